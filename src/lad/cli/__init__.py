@@ -1,0 +1,42 @@
+"""The command line: one file per verb, nothing heavy imported before a verb runs."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from lad.cli.calibrate import calibrate
+from lad.cli.demo import demo
+from lad.cli.evaluate import evaluate
+from lad.cli.rank import rank
+from lad.errors import LadError
+
+app = typer.Typer(
+    name="lad",
+    help="Which image does a caption describe? Ask a multimodal LLM, and take its position bias off the answer.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _verb in (demo, rank, calibrate, evaluate):
+    app.command()(_verb)
+
+
+@app.callback(invoke_without_command=True)
+def _top(version: bool = typer.Option(False, "--version", help="Print the version and leave.")) -> None:
+    if version:
+        from lad import __version__
+
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def main() -> None:
+    """Entry point: user errors end with one message on standard error and exit code 2."""
+    try:
+        app()
+    except LadError as error:
+        typer.echo(f"lad: {error}", err=True)
+        sys.exit(2)

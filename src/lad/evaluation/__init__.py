@@ -1,0 +1,1 @@
+"""Evaluation: from picks to figures that can be compared."""

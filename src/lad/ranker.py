@@ -1,0 +1,278 @@
+"""What most users need: rank a few images by how well they fit a caption, whatever their order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lad.calibration import Calibration, load_calibrations
+from lad.decisions import DecisionOptions, decide, gather_evidence, probabilities
+from lad.errors import CalibrationError
+from lad.estimators import Average
+from lad.identifiers import make_identifiers
+from lad.prompts import MATCHING, PromptTemplate
+from lad.samples import ImageSource, Sample
+
+if TYPE_CHECKING:
+    from lad.model.vlm import PreparedSample, VisionLanguageModel
+
+METHOD = "agd"
+"""The decision rule of :class:`Ranker` unless told otherwise."""
+
+_QUERIES_AT_ONCE = 64  # bounds the images held in memory
+
+
+@dataclass(frozen=True)
+class RankedCandidate:
+    """One image's place in a ranking.
+
+    Attributes:
+        index: which of the given images.
+        probability: that it is the one described, debiased; all candidates' add up to 1.
+        attention: what the model's attention alone says (the posterior pi of Eq. 12); adds up to 1.
+        vanilla_probability: the model's own answer, position bias included; adds up to 1.
+    """
+
+    index: int
+    probability: float
+    attention: float
+    vanilla_probability: float
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Candidates of one query, best first.
+
+    Attributes:
+        candidates: all N, by falling probability; of equals, the lower index first.
+        pick: index of the best.
+        vanilla_pick: index of the one that the model itself says.
+        method: the decision rule.
+        passes: forward passes it took.
+    """
+
+    candidates: tuple[RankedCandidate, ...]
+    pick: int
+    vanilla_pick: int
+    method: str
+    passes: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain dictionaries and lists."""
+        return asdict(self)
+
+
+def load(source: str | os.PathLike[str] | None = None, **options: Any) -> VisionLanguageModel:
+    """Load a vision-language model: by hub name, by folder, or, without a name, the one that ships with the package.
+
+    Args:
+        source: hub name or folder.
+        options: device, dtype, revision, image_size, attention, trust_remote_code; see
+            :class:`lad.model.vlm.VisionLanguageModel` and :func:`lad.model.loading.load_checkpoint`.
+    """
+    from lad.model.vlm import VisionLanguageModel
+
+    return VisionLanguageModel.load(source, **options)
+
+
+def shipped_calibrations() -> Path:
+    """Folder of the calibrations that come with the shipped model, for digits and N = 2 to 12."""
+    return Path(str(files("lad") / "assets" / "calibrations"))
+
+
+def ranker_calibrations(
+    model: str | os.PathLike[str] | None, folder: str | os.PathLike[str] | None
+) -> dict[int, Calibration]:
+    """The calibrations of a folder; without one, those of the shipped model, or none for any other.
+
+    Raises:
+        CalibrationError: the folder does not exist, is empty, or one of its calibrations is broken.
+    """
+    if folder is None:
+        return load_calibrations(shipped_calibrations()) if model is None else {}
+    found = load_calibrations(folder)
+    if not found:
+        raise CalibrationError("There are no calibrations in this folder.", where=str(folder))
+    return found
+
+
+class Ranker:
+    """Ranks images by a caption with one forward pass, the position bias taken off.
+
+    Args:
+        vlm: the model.
+        calibrations: by number of candidates.
+        template: the prompt's wording.
+        identifiers: what names the positions in the answer.
+        method: a decision rule of :data:`lad.decisions.RULES`.
+        options: its options.
+    """
+
+    def __init__(
+        self,
+        vlm: VisionLanguageModel,
+        calibrations: Mapping[int, Calibration] | None = None,
+        *,
+        template: PromptTemplate = MATCHING,
+        identifiers: str | Sequence[str] = "digits",
+        method: str = METHOD,
+        options: DecisionOptions | None = None,
+    ) -> None:
+        self.vlm = vlm
+        self.calibrations: dict[int, Calibration] = dict(calibrations or {})
+        self.template = template
+        self.identifiers = identifiers
+        self.method = method
+        self.options = options or DecisionOptions()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        model: str | os.PathLike[str] | None = None,
+        *,
+        calibration: str | os.PathLike[str] | None = None,
+        template: PromptTemplate = MATCHING,
+        identifiers: str | Sequence[str] = "digits",
+        method: str = METHOD,
+        options: DecisionOptions | None = None,
+        **model_options: Any,
+    ) -> Ranker:
+        """Load a model and its calibrations.
+
+        Args:
+            model: hub name or folder; None for the model that ships with the package, whose calibrations ship too.
+            calibration: folder of calibrations made before, for instance by ``lad calibrate``.
+            template: the prompt's wording.
+            identifiers: what names the positions in the answer.
+            method: a decision rule of :data:`lad.decisions.RULES`.
+            options: its options.
+            model_options: those of :func:`load`.
+
+        Raises:
+            LadError: the model or a calibration cannot be used; the message says why.
+        """
+        found = ranker_calibrations(model, calibration)
+        vlm = load(model, **model_options)
+        return cls(vlm, found, template=template, identifiers=identifiers, method=method, options=options)
+
+    def calibrate(self, samples: Iterable[Sample], *, average: Average = "log") -> Ranker:
+        """Calibrate on labelled samples, N forward passes each; five are enough.
+
+        Samples of several N make one calibration each; one of the same N made before is replaced.
+
+        Args:
+            samples: labelled samples, disjoint from whatever is to be ranked or measured.
+            average: see :func:`lad.calibration.fit_calibration`.
+
+        Returns:
+            This ranker.
+
+        Raises:
+            CalibrationError: no samples, or one without an answer.
+        """
+        from lad.model.calibrate import calibrate
+
+        groups: dict[int, list[Sample]] = {}
+        for index, sample in enumerate(samples):
+            named = sample if sample.id else replace(sample, id=f"sample {index}")
+            groups.setdefault(len(sample), []).append(named)
+        if not groups:
+            raise CalibrationError("There are no samples to calibrate on.", hint="Five labelled samples are enough.")
+        for count, group in groups.items():
+            self.calibrations[count] = calibrate(
+                self.vlm, group, template=self.template, identifiers=self.identifiers, average=average
+            )
+        return self
+
+    def save_calibrations(self, folder: str | os.PathLike[str]) -> None:
+        """Write all calibrations into a folder, for :meth:`from_pretrained`."""
+        for calibration in self.calibrations.values():
+            calibration.save(Path(folder))
+
+    def rank(self, caption: str, images: Sequence[ImageSource]) -> Ranking:
+        """Rank images by how well the caption describes them.
+
+        Args:
+            caption: the text.
+            images: N images, N >= 2: paths, bytes, Pillow images or arrays. Equal pictures get equal probabilities.
+
+        Raises:
+            LadError: an empty caption, an unreadable image, or no calibration for N candidates.
+        """
+        return self.rank_many([(caption, images)])[0]
+
+    def rank_many(self, queries: Iterable[tuple[str, Sequence[ImageSource]]]) -> list[Ranking]:
+        """Rank several queries, batched; those with equally many images share forward passes.
+
+        Args:
+            queries: (caption, images) pairs.
+
+        Returns:
+            One ranking per query, in order.
+        """
+        samples = [
+            Sample(caption, tuple(images), id=f"query {index}") for index, (caption, images) in enumerate(queries)
+        ]
+        if len(samples) == 1:
+            samples = [replace(samples[0], id="")]
+        results: dict[int, Ranking] = {}
+        for count in sorted({len(sample) for sample in samples}):
+            calibration = self._calibration(count)
+            rows = [index for index, sample in enumerate(samples) if len(sample) == count]
+            for start in range(0, len(rows), _QUERIES_AT_ONCE):
+                chunk = rows[start : start + _QUERIES_AT_ONCE]
+                group = [self.vlm.prepare_sample(samples[row]) for row in chunk]
+                results.update(zip(chunk, self._rank(group, calibration), strict=True))
+        return [results[index] for index in range(len(samples))]
+
+    def _rank(self, group: Sequence[PreparedSample], calibration: Calibration) -> list[Ranking]:
+        from lad.model.observe import observe
+
+        identity = np.arange(len(group[0]))[None, :]
+        seen = observe(self.vlm, group, identity, template=self.template, identifiers=self.identifiers)
+        debiased = probabilities(decide(self.method, seen, calibration, self.options))
+        vanilla = probabilities(decide("vanilla", seen))
+        attention = np.exp(gather_evidence(seen, calibration, self.options).log_posterior)
+        rankings = []
+        for row, sample in enumerate(group):
+            columns = [_share(scores[row], sample.digests) for scores in (debiased, attention, vanilla)]
+            candidates = [
+                RankedCandidate(index, *(float(column[index]) for column in columns)) for index in range(len(sample))
+            ]
+            candidates.sort(key=lambda candidate: (-candidate.probability, candidate.index))
+            rankings.append(
+                Ranking(
+                    candidates=tuple(candidates),
+                    pick=candidates[0].index,
+                    vanilla_pick=int(columns[2].argmax()),
+                    method=self.method,
+                    passes=1,
+                )
+            )
+        return rankings
+
+    def _calibration(self, count: int) -> Calibration:
+        if count not in self.calibrations:
+            have = ", ".join(str(number) for number in sorted(self.calibrations))
+            raise CalibrationError(
+                f"There is no calibration for {count} candidates"
+                + (f" (there are some for {have})." if have else "; this model has none yet."),
+                hint=f"Make one from five labelled samples of {count} images: `lad calibrate`, or Ranker.calibrate.",
+            )
+        calibration = self.calibrations[count]
+        calibration.require(self.vlm.identity(self.template, make_identifiers(self.identifiers, count)))
+        return calibration
+
+
+def _share(values: NDArray[np.float64], digests: Sequence[str]) -> NDArray[np.float64]:
+    """Pictures that are equal pixel for pixel share their probability evenly, so that they tie; the sum stays 1."""
+    groups = np.array([digests.index(digest) for digest in digests])
+    totals = np.bincount(groups, weights=values, minlength=len(values))
+    return np.asarray((totals / np.maximum(np.bincount(groups, minlength=len(values)), 1))[groups])
