@@ -1,0 +1,5 @@
+"""`python -m lad` is `lad`."""
+
+from lad.cli import main
+
+main()
