@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,60 +13,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lad.calibration import Calibration, load_calibrations
-from lad.decisions import DecisionOptions, decide, gather_evidence, probabilities
+from lad.decisions import DecisionOptions
 from lad.errors import CalibrationError
 from lad.estimators import Average
 from lad.identifiers import make_identifiers
+from lad.observations import Observations
 from lad.prompts import MATCHING, PromptTemplate
+from lad.ranking import RankedCandidate, Ranking, rankings
 from lad.samples import ImageSource, Sample
 
 if TYPE_CHECKING:
     from lad.model.vlm import PreparedSample, VisionLanguageModel
+    from lad.ranked_gallery import RankedGallery
+
+__all__ = ["METHOD", "RankedCandidate", "Ranker", "Ranking", "load", "ranker_calibrations", "shipped_calibrations"]
 
 METHOD = "agd"
 """The decision rule of :class:`Ranker` unless told otherwise."""
 
-_QUERIES_AT_ONCE = 64  # bounds the images held in memory
-
-
-@dataclass(frozen=True)
-class RankedCandidate:
-    """One image's place in a ranking.
-
-    Attributes:
-        index: which of the given images.
-        probability: that it is the one described, debiased; all candidates' add up to 1.
-        attention: what the model's attention alone says (the posterior pi of Eq. 12); adds up to 1.
-        vanilla_probability: the model's own answer, position bias included; adds up to 1.
-    """
-
-    index: int
-    probability: float
-    attention: float
-    vanilla_probability: float
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Candidates of one query, best first.
-
-    Attributes:
-        candidates: all N, by falling probability; of equals, the lower index first.
-        pick: index of the best.
-        vanilla_pick: index of the one that the model itself says.
-        method: the decision rule.
-        passes: forward passes it took.
-    """
-
-    candidates: tuple[RankedCandidate, ...]
-    pick: int
-    vanilla_pick: int
-    method: str
-    passes: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The same as plain dictionaries and lists."""
-        return asdict(self)
+# both bound the images held in memory
+_QUERIES_AT_ONCE = 64
+_QUERIES_AHEAD = 8
 
 
 def load(source: str | os.PathLike[str] | None = None, **options: Any) -> VisionLanguageModel:
@@ -222,43 +189,87 @@ class Ranker:
         ]
         if len(samples) == 1:
             samples = [replace(samples[0], id="")]
+        from lad.model.prefetch import prefetched
+
         results: dict[int, Ranking] = {}
         for count in sorted({len(sample) for sample in samples}):
-            calibration = self._calibration(count)
+            calibration = self.calibration_for(count)
             rows = [index for index, sample in enumerate(samples) if len(sample) == count]
+            ready = prefetched((samples[row] for row in rows), self.vlm.prepare_sample, ahead=_QUERIES_AHEAD)
             for start in range(0, len(rows), _QUERIES_AT_ONCE):
                 chunk = rows[start : start + _QUERIES_AT_ONCE]
-                group = [self.vlm.prepare_sample(samples[row]) for row in chunk]
+                group = [next(ready) for _ in chunk]
                 results.update(zip(chunk, self._rank(group, calibration), strict=True))
         return [results[index] for index in range(len(samples))]
+
+    def rank_prepared(self, group: Sequence[PreparedSample]) -> list[Ranking]:
+        """Rank samples of one N whose images are read already, in as few passes as can be.
+
+        Where :meth:`rank_many` lets only prompts of equal length share a pass, here all do, padded: worth it for a few
+        questions that must be answered at once.
+
+        Args:
+            group: one or more samples, as :meth:`VisionLanguageModel.prepare_sample` gives them.
+
+        Returns:
+            One ranking per sample, in order.
+
+        Raises:
+            LadError: no calibration for N candidates, or a caption that the model cannot take.
+        """
+        from lad.model.memory import Budget
+        from lad.model.observe import BATCH_TOKENS
+
+        count, digests = len(group[0]), [sample.digests for sample in group]
+        calibration, names = self.calibration_for(count), make_identifiers(self.identifiers, count)
+        pictures = [image for sample in group for image in sample.images]
+        encoded = self.vlm.encoder.encode(pictures, [digest for row in digests for digest in row])
+        images = [encoded[start : start + count] for start in range(0, len(encoded), count)]
+        captions = [sample.caption for sample in group]
+        longest = max(
+            self.vlm.prompt_length(caption, row, self.template, names)
+            for caption, row in zip(captions, images, strict=True)
+        )
+
+        def run(rows: Sequence[int]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+            return self.vlm.observe([captions[k] for k in rows], [images[k] for k in rows], self.template, names)
+
+        parts = [part for _, part in Budget(BATCH_TOKENS).run(range(len(group)), longest, run)]
+        seen = Observations(
+            log_probs=np.concatenate([log_probs for log_probs, _ in parts]),
+            attention=np.concatenate([attention for _, attention in parts]),
+            orders=np.tile(np.arange(count), (len(group), 1)),
+            answers=np.full(len(group), -1),
+            samples=tuple(sample.id for sample in group),
+        )
+        return rankings(seen, digests, calibration, self.method, self.options)
 
     def _rank(self, group: Sequence[PreparedSample], calibration: Calibration) -> list[Ranking]:
         from lad.model.observe import observe
 
         identity = np.arange(len(group[0]))[None, :]
         seen = observe(self.vlm, group, identity, template=self.template, identifiers=self.identifiers)
-        debiased = probabilities(decide(self.method, seen, calibration, self.options))
-        vanilla = probabilities(decide("vanilla", seen))
-        attention = np.exp(gather_evidence(seen, calibration, self.options).log_posterior)
-        rankings = []
-        for row, sample in enumerate(group):
-            columns = [_share(scores[row], sample.digests) for scores in (debiased, attention, vanilla)]
-            candidates = [
-                RankedCandidate(index, *(float(column[index]) for column in columns)) for index in range(len(sample))
-            ]
-            candidates.sort(key=lambda candidate: (-candidate.probability, candidate.index))
-            rankings.append(
-                Ranking(
-                    candidates=tuple(candidates),
-                    pick=candidates[0].index,
-                    vanilla_pick=int(columns[2].argmax()),
-                    method=self.method,
-                    passes=1,
-                )
-            )
-        return rankings
+        return rankings(seen, [sample.digests for sample in group], calibration, self.method, self.options)
 
-    def _calibration(self, count: int) -> Calibration:
+    def gallery(self, images: Sequence[ImageSource]) -> RankedGallery:
+        """Read images once, to rank them by any number of captions, each of which then costs its own tokens only.
+
+        Args:
+            images: N images, N >= 2, as for :meth:`rank`; their rankings are the same, up to rounding.
+
+        Raises:
+            LadError: an unreadable image, no calibration for N candidates, or a model whose images attend to the text.
+        """
+        from lad.ranked_gallery import RankedGallery
+
+        return RankedGallery(self, images)
+
+    def calibration_for(self, count: int) -> Calibration:
+        """The calibration for N candidates, checked to be this model's.
+
+        Raises:
+            CalibrationError: there is none, or it was made for something else.
+        """
         if count not in self.calibrations:
             have = ", ".join(str(number) for number in sorted(self.calibrations))
             raise CalibrationError(
@@ -269,10 +280,3 @@ class Ranker:
         calibration = self.calibrations[count]
         calibration.require(self.vlm.identity(self.template, make_identifiers(self.identifiers, count)))
         return calibration
-
-
-def _share(values: NDArray[np.float64], digests: Sequence[str]) -> NDArray[np.float64]:
-    """Pictures that are equal pixel for pixel share their probability evenly, so that they tie; the sum stays 1."""
-    groups = np.array([digests.index(digest) for digest in digests])
-    totals = np.bincount(groups, weights=values, minlength=len(values))
-    return np.asarray((totals / np.maximum(np.bincount(groups, minlength=len(values)), 1))[groups])

@@ -74,7 +74,7 @@ def random_orders(count: int, number: int, seed: int = 0) -> NDArray[np.int64]:
     """
     if number < 1:
         raise SampleError(f"At least one order is needed, not {number}.")
-    if count <= 8 and number >= math.factorial(count):
+    if number >= math.factorial(count):
         return np.array(list(itertools.permutations(range(count))), dtype=np.int64)
     rng = np.random.default_rng([seed, count])
     orders = {tuple(range(count)): None}

@@ -22,8 +22,10 @@ def calibrate(
     device: opt.Device = None,
     dtype: opt.Dtype = None,
     revision: opt.Revision = None,
+    adapter: opt.Adapter = None,
     trust_remote_code: opt.TrustRemoteCode = False,
     image_size: opt.ImageSize = "auto",
+    tiling: opt.Tiling = False,
     attention: opt.Attention = "span",
     identifiers: opt.Identifiers = "digits",
     prompt: opt.Prompt = None,
@@ -51,6 +53,8 @@ def calibrate(
         trust_remote_code=trust_remote_code,
         image_size=image_size,
         attention=attention,
+        adapter=adapter,
+        tiling=tiling,
     )
     from lad.model.calibrate import calibrate as fit
 

@@ -38,6 +38,12 @@ TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Let the checkpoint bring code of its own.", rich_help_panel=_MODEL)
 ]
 ImageSize = Annotated[str, typer.Option(help="Side in pixels, WIDTHxHEIGHT, native, or auto.", rich_help_panel=_MODEL)]
+Adapter = Annotated[
+    str | None, typer.Option(help="PEFT adapter on top of the model: hub name or folder.", rich_help_panel=_MODEL)
+]
+Tiling = Annotated[
+    bool, typer.Option("--tiling", help="Let the model's processor cut images into tiles.", rich_help_panel=_MODEL)
+]
 Attention = Annotated[
     str,
     typer.Option(help="Tokens that count as an image: span (with its markers) or features.", rich_help_panel=_MODEL),
@@ -70,6 +76,8 @@ def load_model(
     trust_remote_code: bool,
     image_size: str,
     attention: str,
+    adapter: str | None = None,
+    tiling: bool = False,
 ) -> VisionLanguageModel:
     """The model that the options describe, loaded without noise."""
     size = parse_image_size(image_size)
@@ -88,6 +96,8 @@ def load_model(
         trust_remote_code=trust_remote_code,
         image_size=size,
         attention=attention,
+        adapter=adapter,
+        tiling=tiling,
     )
 
 

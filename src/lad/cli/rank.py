@@ -24,8 +24,10 @@ def rank(
     device: opt.Device = None,
     dtype: opt.Dtype = None,
     revision: opt.Revision = None,
+    adapter: opt.Adapter = None,
     trust_remote_code: opt.TrustRemoteCode = False,
     image_size: opt.ImageSize = "auto",
+    tiling: opt.Tiling = False,
     attention: opt.Attention = "span",
     identifiers: opt.Identifiers = "digits",
     prompt: opt.Prompt = None,
@@ -59,6 +61,8 @@ def rank(
         trust_remote_code=trust_remote_code,
         image_size=image_size,
         attention=attention,
+        adapter=adapter,
+        tiling=tiling,
     )
     ranker = Ranker(vlm, calibrations, template=template, identifiers=names, method=method, options=decisions)
     ranking = ranker.rank(caption, loaded)

@@ -67,13 +67,18 @@ def chosen_layers(
 ) -> NDArray[np.int64]:
     """The layers each observation is judged by, shape (M, K), best first; ties go to the lower layer.
 
-    A layer that does not see the images at all (a sliding window) has no mass and comes last under "mass".
+    A layer that never sees the images (all its attention is zero: no attention at all, or a window that does not
+    reach them) is not chosen; one that sees them in some observations only comes last under "mass" in the others.
+
+    Where no layer sees them, all are taken: the evidence is then flat.
 
     Raises:
         DecisionError: an empty layer range, or "calibrated" without a calibration.
         CalibrationError: "calibrated" with a calibration of another N or L.
     """
-    candidates = np.array(options.candidate_layers(observations.layers), dtype=np.int64)
+    in_range = np.array(options.candidate_layers(observations.layers), dtype=np.int64)
+    seeing = (observations.attention[:, in_range] > 0).any(axis=(0, 2))
+    candidates = in_range[seeing] if seeing.any() else in_range
     everyone = (len(observations), min(options.top_k, len(candidates)))
     if options.layer_choice == "all":
         return np.broadcast_to(candidates, (len(observations), len(candidates)))

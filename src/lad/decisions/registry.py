@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import TypeAlias
 
 import numpy as np
@@ -54,7 +57,62 @@ RULES: dict[str, Rule] = {
         Rule("agd_calibrated_layers", agd_calibrated_layers, True, 1, "AGD with the layers best in calibration"),
     )
 }
-"""The rules that need one forward pass, by name."""
+"""The rules of this package, by name; each needs one forward pass."""
+
+ENTRY_POINTS = "lad.rules"
+"""Entry point group by which other packages add rules: the name of an entry point is the rule's, its object the
+function. In the package's ``pyproject.toml``::
+
+    [project.entry-points."lad.rules"]
+    my_rule = "my_package.rules:my_rule"
+"""
+
+
+@cache
+def _offered() -> dict[str, EntryPoint]:
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group=ENTRY_POINTS):
+        known = found.get(point.name)
+        if point.name in RULES or (known is not None and known.value != point.value):
+            raise DecisionError(
+                f"A package adds a decision rule {point.name!r} ({point.value}), but there is one of this name.",
+                hint="Let that package choose another name, or uninstall it.",
+            )
+        found[point.name] = point
+    return found
+
+
+def rule_names() -> tuple[str, ...]:
+    """The names of all rules: those of this package, then those that other packages add.
+
+    Raises:
+        DecisionError: another package adds a rule under a name that is taken.
+    """
+    return (*RULES, *sorted(_offered()))
+
+
+@cache
+def find_rule(name: str) -> Rule:
+    """The rule of a name, from this package or another.
+
+    Raises:
+        DecisionError: there is none, or the package that adds it cannot be imported.
+    """
+    if name in RULES:
+        return RULES[name]
+    if name not in _offered():
+        raise DecisionError(f"There is no decision rule {name!r}.", hint=f"Choose one of: {', '.join(rule_names())}.")
+    point = _offered()[name]
+    try:
+        function = point.load()
+    except Exception as error:  # whatever another package's import raises
+        raise DecisionError(
+            f"The decision rule {name!r} cannot be loaded from {point.value} ({type(error).__name__}: {error})."
+        ) from error
+    if not callable(function):
+        raise DecisionError(f"The decision rule {name!r} is no function ({point.value}).")
+    lines = (inspect.getdoc(function) or point.value).splitlines()
+    return Rule(name, function, bool(getattr(function, "needs_calibration", False)), 1, lines[0])
 
 
 def decide(
@@ -66,7 +124,7 @@ def decide(
     """Apply a rule.
 
     Args:
-        name: a key of :data:`RULES`.
+        name: one of :func:`rule_names`.
         observations: M observations of N candidates.
         calibration: for the rules that need one.
         options: the published ones by default.
@@ -75,12 +133,17 @@ def decide(
         Scores (M, N) by position; the higher the better. See :func:`picks` and :func:`probabilities`.
 
     Raises:
-        DecisionError: an unknown rule, options that do not apply, or a missing calibration.
+        DecisionError: an unknown rule, options that do not apply, a missing calibration, or a rule of another package
+            that gave something else than finite scores (M, N).
         CalibrationError: a calibration of another N or L.
     """
-    if name not in RULES:
-        raise DecisionError(f"There is no decision rule {name!r}.", hint=f"Choose one of: {', '.join(RULES)}.")
-    return RULES[name].function(observations, calibration, options)
+    scores = np.asarray(find_rule(name).function(observations, calibration, options), dtype=np.float64)
+    if scores.shape != observations.log_probs.shape or not np.isfinite(scores).all():
+        raise DecisionError(
+            f"The decision rule {name!r} must give finite scores {observations.log_probs.shape}, "
+            f"not {scores.shape}{'' if np.isfinite(scores).all() else ' with values that are not finite'}."
+        )
+    return scores
 
 
 def probabilities(scores: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from lad.estimators import Average
 from lad.identifiers import make_identifiers
 from lad.model.observe import BATCH_TOKENS, observe
 from lad.model.vlm import PreparedSample, VisionLanguageModel
+from lad.observations import Observations
 from lad.prompts import MATCHING, PromptTemplate
 from lad.samples import Sample, cyclic_orders
 
@@ -44,6 +45,26 @@ def calibrate(
     Raises:
         CalibrationError: no samples, one without an answer, or two with the same id.
     """
+    observations, made_with = observe_calibration(
+        vlm, samples, template=template, identifiers=identifiers, batch_tokens=batch_tokens, progress=progress
+    )
+    names = make_identifiers(identifiers, observations.count)
+    return fit_calibration(observations, vlm.identity(template, names), average=average, made_with=made_with)
+
+
+def observe_calibration(
+    vlm: VisionLanguageModel,
+    samples: Sequence[Sample],
+    *,
+    template: PromptTemplate = MATCHING,
+    identifiers: str | Sequence[str] = "digits",
+    batch_tokens: int = BATCH_TOKENS,
+    progress: Callable[[int], None] | None = None,
+) -> tuple[Observations, dict[str, str]]:
+    """The observations that :func:`calibrate` fits to, and the facts that are kept with a calibration.
+
+    Arguments and errors are those of :func:`calibrate`.
+    """
     if not samples:
         raise CalibrationError("There are no samples to calibrate on.", hint="Five labelled samples are enough.")
     seen_ids: set[str] = set()
@@ -53,24 +74,18 @@ def calibrate(
         if sample.id in seen_ids:
             raise CalibrationError("Two samples have this id.", where=f"sample {sample.id!r}")
         seen_ids.add(sample.id)
-    count = len(samples[0])
     prepared = [vlm.prepare_sample(sample) for sample in samples]
     observations = observe(
         vlm,
         prepared,
-        cyclic_orders(count),
+        cyclic_orders(len(samples[0])),
         template=template,
         identifiers=identifiers,
         batch_tokens=batch_tokens,
         progress=progress,
     )
     digests = {digest[:_DIGEST_LENGTH] for sample in prepared for digest in sample.digests}
-    return fit_calibration(
-        observations,
-        vlm.identity(template, make_identifiers(identifiers, count)),
-        average=average,
-        made_with={"dtype": vlm.dtype, _IMAGES: " ".join(sorted(digests))},
-    )
+    return observations, {"dtype": vlm.dtype, _IMAGES: " ".join(sorted(digests))}
 
 
 def calibration_images(calibration: Calibration) -> frozenset[str]:

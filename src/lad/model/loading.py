@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from lad.errors import ModelError
 from lad.model.probe import IMPLEMENTATION, register
@@ -26,7 +27,7 @@ class Checkpoint:
         model: the transformers model, in evaluation mode, the probe set on its text decoder.
         processor: its processor.
         name: hub name, or the class of the model for a local folder.
-        revision: hub commit, or a content hash for a local folder.
+        revision: hub commit, or a content hash for a local folder; with an adapter, "+" and the adapter's hash.
     """
 
     model: Any
@@ -64,6 +65,7 @@ def load_checkpoint(
     device: str | None = None,
     dtype: str | None = None,
     revision: str | None = None,
+    adapter: str | os.PathLike[str] | None = None,
     trust_remote_code: bool = False,
 ) -> Checkpoint:
     """Load a vision-language model.
@@ -73,10 +75,13 @@ def load_checkpoint(
         device: "cuda", "mps", "cpu"; None for the best there is.
         dtype: "float32", "bfloat16", "float16"; None for float32 on a CPU and the checkpoint's own elsewhere.
         revision: branch, tag or commit on the hub.
+        adapter: hub name or folder of a PEFT adapter; it is merged into the weights, and its content is part of the
+            checkpoint's revision.
         trust_remote_code: let the checkpoint bring code of its own.
 
     Raises:
-        ModelError: not found, not a vision-language model, or its processor is unusable.
+        ModelError: not found, not a vision-language model, its processor is unusable, or the adapter does not fit.
+        DependencyError: an adapter is asked for and peft is not installed.
     """
     from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
     from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
@@ -95,21 +100,36 @@ def load_checkpoint(
         config = AutoConfig.from_pretrained(place, **common)
         if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not trust_remote_code:
             raise ModelError(
-                f"A {config.model_type!r} model does not take images and text.",
+                f"A {config.model_type!r} model has no image support: it does not take images and text.",
                 where=place,
                 hint="Name a vision-language model, for instance Qwen/Qwen2.5-VL-3B-Instruct.",
             )
         processor = AutoProcessor.from_pretrained(place, **common)
-        model: Any = AutoModelForImageTextToText.from_pretrained(
-            place, dtype=wanted, attn_implementation={"text_config": IMPLEMENTATION}, **common
+        loaded: Any = AutoModelForImageTextToText.from_pretrained(
+            place,
+            dtype=wanted,
+            attn_implementation={"text_config": IMPLEMENTATION},
+            use_safetensors=True,
+            output_loading_info=True,
+            **common,
         )
-    except (OSError, ValueError, KeyError, ImportError) as error:
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError) as error:
         raise ModelError(f"The model cannot be loaded: {_first_line(error)}", where=place) from error
+    model, report = loaded
+    if lacking := sorted(report["missing_keys"]):
+        # transformers would go on with random numbers in their place
+        raise ModelError(f"The checkpoint lacks {len(lacking)} tensors, {lacking[0]} among them.", where=place)
     if not hasattr(processor, "tokenizer") or not hasattr(processor, "image_processor"):
         raise ModelError("The model's processor does not handle both images and text.", where=place)
     name = type(model).__name__ if is_folder else place
     commit = None if is_folder else getattr(config, "_commit_hash", None)
-    return Checkpoint(model.to(chosen).eval(), processor, name, commit or folder_digest(Path(place)))
+    identity = commit or folder_digest(Path(place))
+    if adapter is not None:
+        from lad.model.adapters import merge_adapter
+
+        model, adapter_digest = merge_adapter(model, adapter)
+        identity = f"{identity}+{adapter_digest}"
+    return Checkpoint(model.to(chosen).eval(), processor, name, identity)
 
 
 def _first_line(error: Exception) -> str:

@@ -7,6 +7,7 @@ last query row alone is scored against the keys, in float32, and reduced at once
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -26,26 +27,52 @@ class Collector:
     """Receives, per decoder layer, the last row's attention summed over segments.
 
     Args:
-        segments: which segment each key belongs to, shape (B, T), values 0..count - 1.
+        segments: which segment each key belongs to, shape (B, T), values 0..count - 1; the last is for keys of no
+            image.
         count: number of segments.
+        layers: the layers to receive; None for all that attend.
     """
 
-    def __init__(self, segments: torch.Tensor, count: int) -> None:
+    def __init__(self, segments: torch.Tensor, count: int, layers: Collection[int] | None = None) -> None:
         self.segments = segments
         self.count = count
+        self.layers = layers
         self.sums: dict[int, torch.Tensor] = {}
         """Layer index -> (B, count) float32, mean over heads; the segments of a row add up to 1."""
+        self.blind: dict[int, torch.Tensor] = {}
+        """Layer index -> (B,) bool: some token of an image is hidden from the row, for instance by a window."""
 
-    def add(self, layer: int, row: torch.Tensor) -> None:
-        """Take a row of probabilities (B, T) of one layer."""
+    def wants(self, layer: int) -> bool:
+        """Whether a layer is to be received."""
+        return self.layers is None or layer in self.layers
+
+    def add(self, layer: int, row: torch.Tensor, visible: torch.Tensor | None = None) -> None:
+        """Take one layer's row.
+
+        Args:
+            layer: its index in the decoder.
+            row: probabilities (B, T).
+            visible: (B, T) bool, the keys that the mask leaves; None for all.
+        """
         if row.shape != self.segments.shape:
             raise RuntimeError(f"layer {layer} attends over {tuple(row.shape)}, not {tuple(self.segments.shape)} keys")
         sums = row.new_zeros(row.shape[0], self.count)
         self.sums[layer] = sums.scatter_add_(1, self.segments, row)
+        if visible is not None:
+            self.blind[layer] = ((self.segments < self.count - 1) & ~visible).any(dim=1)
 
-    def stacked(self) -> torch.Tensor:
-        """All layers in order of depth, shape (B, L, count)."""
-        return torch.stack([self.sums[layer] for layer in sorted(self.sums)], dim=1)
+    def stacked(self, depth: int) -> torch.Tensor:
+        """Shape (B, depth, count): layer l of the decoder is row l.
+
+        Rows are zero where a layer has no attention (a convolution, a recurrence), is not received, or does not see
+        every token of every image: what such a layer looks at says nothing about the images it cannot see.
+        """
+        first = next(iter(self.sums.values()))
+        out = first.new_zeros(first.shape[0], depth, self.count)
+        for layer, sums in self.sums.items():
+            blind = self.blind.get(layer)
+            out[:, layer] = sums if blind is None else sums.masked_fill(blind[:, None], 0.0)
+        return out
 
 
 def last_row(
@@ -102,18 +129,29 @@ def _attention(
     else:
         # sdpa has no soft cap, so these layers run as the model's own eager code runs them
         eager = sys.modules[type(module).__module__].eager_attention_forward
-        if attention_mask is None:
+        if attention_mask is None and getattr(module, "is_causal", True):
             attention_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
             attention_mask = attention_mask.tril(key.shape[2] - query.shape[2])[None, None]
-        if attention_mask.dtype == torch.bool:
+        if attention_mask is not None and attention_mask.dtype == torch.bool:
             attention_mask = torch.zeros_like(attention_mask, dtype=query.dtype).masked_fill(
                 ~attention_mask, torch.finfo(query.dtype).min
             )
         output, _ = eager(module, query, key, value, attention_mask, scaling=scaling, **kwargs)
     layer = getattr(module, "layer_idx", None)
-    if collector is not None and layer is not None:
-        collector.add(layer, last_row(query, key, attention_mask, scaling, softcap))
+    if collector is not None and layer is not None and collector.wants(layer):
+        row = last_row(query, key, attention_mask, scaling, softcap)
+        collector.add(layer, row, _visible_keys(attention_mask, key.shape[2]))
     return output, None
+
+
+def _visible_keys(attention_mask: torch.Tensor | None, keys: int) -> torch.Tensor | None:
+    """Which keys the last query may see, (B, keys); None for all."""
+    if attention_mask is None:
+        return None
+    last = attention_mask[:, :, -1, :keys]
+    # additive masks hide with the most negative number of their kind, or with minus infinity
+    shown = last if last.dtype == torch.bool else last > torch.finfo(last.dtype).min / 2
+    return shown.any(dim=1)
 
 
 def register() -> None:

@@ -4,43 +4,27 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from jinja2 import TemplateError
 from numpy.typing import NDArray
+from PIL import Image
 
 from lad.errors import IdentifierError, ModelError, PromptError
 from lad.identifiers import TokenTrie
 from lad.model.families import MARKER_FIELDS, Family
-from lad.model.features import EncodedImage
-from lad.prompts import PromptTemplate
+from lad.model.features import PROCESSOR_LOCK, EncodedImage, inner_model
+from lad.model.tokenized import Answers, TokenizedPrompt, common_length
+from lad.prompts import MATCHING, PromptTemplate
 
 AttentionReduction = Literal["span", "features"]
 """Which tokens count as an image: its whole span with the marker tokens around it (as published), or the tokens
 that carry its features."""
 
-
-@dataclass(frozen=True, eq=False)
-class TokenizedPrompt:
-    """One prompt, unpadded.
-
-    Attributes:
-        tokens: (T,) token ids.
-        positions: (T,) or (3, T) position ids.
-        next_position: position id of the first token of an answer.
-        segments: (T,) the image each token belongs to; N for tokens of no image.
-        type_ids: further per-token inputs (T,), by name.
-        images: N.
-    """
-
-    tokens: torch.Tensor
-    positions: torch.Tensor
-    next_position: int
-    segments: torch.Tensor
-    type_ids: dict[str, torch.Tensor]
-    images: int
+_TAIL = 32  # characters at the end of a prompt that decide how an answer is tokenised
 
 
 class PromptBuilder:
@@ -54,7 +38,7 @@ class PromptBuilder:
         remember: how many tokenised prompts to keep; the orders of one sample share one.
 
     Raises:
-        ModelError: no chat template, or a tokenizer without offsets.
+        ModelError: no chat template, one for text or for one image only, or a tokenizer without offsets.
     """
 
     def __init__(
@@ -67,8 +51,10 @@ class PromptBuilder:
         self._reduction = reduction
         self._remember = remember
         self._prompts: OrderedDict[Any, TokenizedPrompt] = OrderedDict()
-        self._tries: dict[Any, TokenTrie] = {}
-        if not (getattr(processor, "chat_template", None) or getattr(self._tokenizer, "chat_template", None)):
+        self._answers: dict[Any, Answers] = {}
+        own = getattr(processor, "chat_template", None) or getattr(self._tokenizer, "chat_template", None)
+        self.template_kwargs = {} if own else {"chat_template": family.chat_template}
+        if not (own or family.chat_template):
             raise ModelError(
                 "The model's processor has no chat template.",
                 hint="Use the instruction-tuned checkpoint, or save a chat_template.jinja with it.",
@@ -81,7 +67,14 @@ class PromptBuilder:
             for name in MARKER_FIELDS
             if isinstance(token := getattr(config, name, None), int)
         }
+        if not getattr(processor, "image_token", None) or not hasattr(processor, "get_text_with_replacements"):
+            raise ModelError(
+                f"{type(processor).__name__} does not say which text stands for an image and what takes its place.",
+                hint="Use a model whose processor comes with transformers.",
+            )
         self._forbidden = _control_texts(processor)
+        # a model for one image per prompt is found out now, not after its weights have worked for a while
+        self.render(MATCHING, ("1", "2"), "a picture")
 
     def render(self, template: PromptTemplate, identifiers: Sequence[str], caption: str) -> str:
         """The prompt as text, one placeholder per image, up to where the answer starts.
@@ -100,19 +93,38 @@ class PromptBuilder:
         text = self._chat([{"role": "user", "content": content}], add_generation_prompt=True)
         found = text.count(self._processor.image_token)
         if found != len(identifiers):
+            several = "It must support several images in one turn."
+            other = (
+                f"It must write the processor's own placeholder, {self._processor.image_token!r}; see a newer revision."
+            )
             raise ModelError(
                 f"The chat template wrote {found} image placeholders for {len(identifiers)} images.",
-                hint="It must support several images in one turn.",
+                hint=several if found else other,
             )
         return text
 
     def _chat(self, messages: list[dict[str, Any]], **kwargs: Any) -> str:
-        return str(self._processor.apply_chat_template(messages, tokenize=False, **kwargs))
+        try:
+            return str(self._processor.apply_chat_template(messages, tokenize=False, **self.template_kwargs, **kwargs))
+        except (TemplateError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"The chat template does not take images and text ({error}).",
+                hint="Use the checkpoint's own template for images.",
+            ) from error
+
+    def _lay_out(self, text: str) -> str:
+        """What the processor makes of a text before it puts images in (PaliGemma: a start token and a line end)."""
+        holders = [Image.new("RGB", (1, 1))] * text.count(self._processor.image_token)
+        laid_out = self._processor.prepare_inputs_layout(images=[holders] if holders else None, text=[text])[1]
+        start = (self._tokenizer.bos_token or self._tokenizer.eos_token) if self._family.adds_start else ""
+        return str(laid_out[0]) if laid_out[0].startswith(start) else f"{start}{laid_out[0]}"
 
     def _tokenize(self, text: str, **kwargs: Any) -> Any:
         # a template that writes the start token itself must not get a second one
         bos = self._tokenizer.bos_token
-        return self._tokenizer(text, add_special_tokens=not (bos and text.startswith(bos)), **kwargs)
+        wanted = getattr(self._processor, "text_kwargs", {}).get("add_special_tokens", True)
+        with PROCESSOR_LOCK:
+            return self._tokenizer(text, add_special_tokens=wanted and not (bos and text.startswith(bos)), **kwargs)
 
     def tokenize(self, text: str, images: Sequence[EncodedImage]) -> TokenizedPrompt:
         """Expand the placeholders of a rendered prompt for these images, and tokenise it.
@@ -131,8 +143,10 @@ class PromptBuilder:
         return prompt
 
     def _build(self, text: str, images: Sequence[EncodedImage]) -> TokenizedPrompt:
-        expanded, replaced = self._processor.get_text_with_replacements([text], [i.replacement for i in images])
-        encoding = self._tokenize(expanded[0], return_offsets_mapping=True)
+        laid_out = self._lay_out(text)
+        expanded, replaced = self._processor.get_text_with_replacements([laid_out], [i.replacement for i in images])
+        wanted = {"return_token_type_ids": True} if "token_type_ids" in self._processor.model_input_names else {}
+        encoding = self._tokenize(expanded[0], return_offsets_mapping=True, **wanted)
         tokens = np.array(encoding["input_ids"])
         limit = getattr(self._model.config.get_text_config(), "max_position_embeddings", None)
         if limit and len(tokens) > limit:
@@ -183,7 +197,7 @@ class PromptBuilder:
     def _positions(
         self, tokens: torch.Tensor, type_ids: dict[str, torch.Tensor], images: Sequence[EncodedImage]
     ) -> tuple[torch.Tensor, int]:
-        rope: Callable[..., Any] | None = getattr(self._model.model, "get_rope_index", None)
+        rope: Callable[..., Any] | None = getattr(inner_model(self._model), "get_rope_index", None)
         if rope is None:
             first = self._family.first_position
             return torch.arange(first, first + len(tokens)), first + len(tokens)
@@ -193,37 +207,42 @@ class PromptBuilder:
         return positions[:, 0], len(tokens) + int(delta.flatten()[0])
 
     def trie(self, text: str, identifiers: Sequence[str]) -> TokenTrie:
-        """The trie of the identifiers' tokens, tokenised where the answer stands in ``text``.
+        """The trie of :meth:`answers`."""
+        return self.answers(text, identifiers).trie
+
+    def answers(self, text: str, identifiers: Sequence[str]) -> Answers:
+        """The identifiers' tokens, tokenised where the answer stands in ``text``.
+
+        Where the tokenizer joins an identifier with the end of the prompt (a space or a colon and a digit), the
+        answer begins with the first token that differs: the prompt gives up its last tokens, and every identifier's
+        tokens begin with what comes in their stead.
 
         Raises:
-            IdentifierError: an identifier's tokens merge with the prompt's.
+            IdentifierError: an identifier joins with all of the prompt, or two identifiers have the same tokens.
         """
-        key = tuple(identifiers)
-        if key not in self._tries:
-            before = self._tokenize(text)["input_ids"]
-            sequences = []
-            for identifier in identifiers:
-                tokens = self._tokenize(text + identifier)["input_ids"]
-                if tokens[: len(before)] != before:
-                    raise IdentifierError(
-                        f"The tokenizer merges {identifier!r} with the end of the prompt.",
-                        hint="Choose other identifiers for this model.",
-                    )
-                sequences.append(tokens[len(before) :])
-            self._tries[key] = TokenTrie(sequences, self.end_token())
-        return self._tries[key]
+        key = tuple(identifiers), text[-_TAIL:]
+        if key not in self._answers:
+            laid_out = self._lay_out(text)
+            before = self._tokenize(laid_out)["input_ids"]
+            after = [self._tokenize(laid_out + identifier)["input_ids"] for identifier in identifiers]
+            kept = min(common_length(before, tokens) for tokens in after)
+            if len(before) - kept > _TAIL // 2:
+                raise IdentifierError("The tokenizer joins the identifiers with all of the prompt.")
+            trie = TokenTrie([tokens[kept:] for tokens in after], self.end_token())
+            self._answers[key] = Answers(trie, len(before) - kept)
+        return self._answers[key]
 
     def end_token(self) -> int:
-        """The token that ends the assistant's turn in the chat template."""
+        """The token that ends the assistant's turn in the chat template; the tokenizer's own if that cannot be seen."""
         question = {"role": "user", "content": [{"type": "text", "text": "?"}]}
-        answer = {"role": "assistant", "content": [{"type": "text", "text": "1"}]}
         opened = self._chat([question], add_generation_prompt=True) + "1"
-        closed = self._chat([question, answer])
-        if closed.startswith(opened) and len(closed) > len(opened):
-            before = self._tokenize(opened)["input_ids"]
-            after = self._tokenize(closed)["input_ids"]
-            if after[: len(before)] == before and len(after) > len(before):
-                return int(after[len(before)])
+        # some templates take the assistant's words as plain text only
+        for content in ([{"type": "text", "text": "1"}], "1"):
+            with suppress(ModelError):
+                closed = self._chat([question, {"role": "assistant", "content": content}])
+                before, after = (self._tokenize(text)["input_ids"] for text in (opened, closed))
+                if after[: len(before)] == before and len(after) > len(before):
+                    return int(after[len(before)])
         if self._tokenizer.eos_token_id is None:
             raise ModelError("The model has no token that ends an answer.")
         return int(self._tokenizer.eos_token_id)

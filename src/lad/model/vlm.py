@@ -17,13 +17,17 @@ from PIL import Image
 from lad.calibration import CalibrationIdentity
 from lad.errors import ModelError
 from lad.images import image_digest, load_image
-from lad.model.families import family_of
+from lad.model.cross_attention import CrossAttentionEncoder
+from lad.model.families import Family, family_of
 from lad.model.features import EncodedImage, ImageEncoder
 from lad.model.loading import Checkpoint, load_checkpoint
 from lad.model.prompting import AttentionReduction, PromptBuilder
-from lad.model.scoring import collate, score
+from lad.model.scoring import collate, decoder_depth, score
+from lad.model.tokenized import Answers, TokenizedPrompt
 from lad.prompts import PromptTemplate
 from lad.samples import ImageSource, Sample
+
+_ENCODERS: dict[str, type[ImageEncoder]] = {"tokens": ImageEncoder, "cross_attention": CrossAttentionEncoder}
 
 PUBLISHED_SIDE = 336
 """Side of the images behind the published figures, in pixels."""
@@ -50,6 +54,7 @@ class VisionLanguageModel:
             model's own processor; "auto" is "native" where that gives a fixed number of tokens, and else the largest
             square up to 336 x 336 that the processor keeps.
         attention: which tokens count as an image, see :data:`lad.model.prompting.AttentionReduction`.
+        tiling: let the processor cut images into tiles, where it does; "auto" then leaves images their size.
         cache_bytes: memory for image features that are kept for reuse.
 
     Raises:
@@ -62,6 +67,7 @@ class VisionLanguageModel:
         *,
         image_size: int | tuple[int, int] | str = "auto",
         attention: AttentionReduction = "span",
+        tiling: bool = False,
         cache_bytes: int = 2**30,
     ) -> None:
         if attention not in ("span", "features"):
@@ -72,11 +78,18 @@ class VisionLanguageModel:
         self.revision = checkpoint.revision
         self.attention: AttentionReduction = attention
         self.family = family_of(self.model.config.model_type)
-        self.image_size = _image_size(self.processor, image_size)
-        self.encoder = ImageEncoder(self.model, self.processor, self.family, cache_bytes=cache_bytes)
+        self.tiling = tiling
+        self.image_size = _image_size(
+            self.processor, "native" if tiling and image_size == "auto" else image_size, self.family
+        )
+        self.encoder = _ENCODERS[self.family.images](
+            self.model, self.processor, self.family, tiling=tiling, cache_bytes=cache_bytes
+        )
         self.prompts = PromptBuilder(self.model, self.processor, self.family, attention)
         tokenizer = self.processor.tokenizer
-        self._pad = next(token for token in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if token is not None)
+        self.pad_token: int = next(
+            token for token in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if token is not None
+        )
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | None = None, **options: Any) -> VisionLanguageModel:
@@ -86,7 +99,8 @@ class VisionLanguageModel:
             source: see :func:`lad.model.loading.load_checkpoint`.
             options: those of :func:`lad.model.loading.load_checkpoint` and of this class.
         """
-        own = {name: options.pop(name) for name in ("image_size", "attention", "cache_bytes") if name in options}
+        names = ("image_size", "attention", "tiling", "cache_bytes")
+        own = {name: options.pop(name) for name in names if name in options}
         return cls(load_checkpoint(source, **options), **own)
 
     @property
@@ -95,20 +109,25 @@ class VisionLanguageModel:
         return self.model.device  # type: ignore[no-any-return]
 
     @property
+    def depth(self) -> int:
+        """How many layers the text decoder has; the L of observations."""
+        return decoder_depth(self.model)
+
+    @property
     def dtype(self) -> str:
         """Precision of the weights, for instance "float32"."""
         return str(self.model.dtype).removeprefix("torch.")
 
     def identity(self, template: PromptTemplate, identifiers: Sequence[str]) -> CalibrationIdentity:
         """All that a calibration made with this model depends on."""
-        size = self.image_size
+        size = self.image_size if isinstance(self.image_size, str) else "{}x{}".format(*self.image_size)
         return CalibrationIdentity(
             model=self.name,
             revision=self.revision,
             prompt=template.digest,
             identifiers=tuple(identifiers),
             candidates=len(identifiers),
-            image_size=size if isinstance(size, str) else f"{size[0]}x{size[1]}",
+            image_size=f"{size}, tiles" if self.tiling else size,
             attention=self.attention,
         )
 
@@ -145,6 +164,26 @@ class VisionLanguageModel:
         """Tokens of a prompt, images included."""
         return len(self.prompts.tokenize(self.prompts.render(template, identifiers, caption), images).tokens)
 
+    def tokenize(
+        self,
+        captions: Sequence[str],
+        images: Sequence[Sequence[EncodedImage]],
+        template: PromptTemplate,
+        identifiers: Sequence[str],
+    ) -> tuple[list[TokenizedPrompt], Answers]:
+        """The prompts of captions, ready to be answered, and how the identifiers are written after them.
+
+        Args:
+            captions: B captions.
+            images: per caption, N encoded images in the order of their positions.
+            template: the prompts' wording.
+            identifiers: the N identifiers.
+        """
+        texts = [self.prompts.render(template, identifiers, caption) for caption in captions]
+        answers = self.prompts.answers(texts[0], identifiers)
+        prompts = [self.prompts.tokenize(text, row) for text, row in zip(texts, images, strict=True)]
+        return [prompt.without_last(answers.joined) for prompt in prompts], answers
+
     def observe(
         self,
         captions: Sequence[str],
@@ -161,18 +200,18 @@ class VisionLanguageModel:
             identifiers: the N identifiers.
 
         Returns:
-            Candidate log-probabilities (B, N) and attention per layer and image (B, L, N), by position.
+            Candidate log-probabilities (B, N) and attention per layer and image (B, L, N), by position. Row l is layer
+            l of the decoder; it is zero where that layer has no attention (hybrid models) or does not see every token
+            of every image (sliding windows), and such a layer is never chosen.
 
         Raises:
             NumericsError: the model's values are not finite.
         """
-        texts = [self.prompts.render(template, identifiers, caption) for caption in captions]
-        prompts = [self.prompts.tokenize(text, row) for text, row in zip(texts, images, strict=True)]
-        trie = self.prompts.trie(texts[0], identifiers)
-        return score(self.model, self.encoder, collate(prompts, self._pad, self.device), images, trie)
+        prompts, answers = self.tokenize(captions, images, template, identifiers)
+        return score(self.model, self.encoder, collate(prompts, self.pad_token, self.device), images, answers.trie)
 
 
-def _image_size(processor: Any, wanted: int | tuple[int, int] | str) -> tuple[int, int] | str:
+def _image_size(processor: Any, wanted: int | tuple[int, int] | str, family: Family) -> tuple[int, int] | str:
     if wanted == "native":
         return "native"
     if isinstance(wanted, int):
@@ -185,7 +224,7 @@ def _image_size(processor: Any, wanted: int | tuple[int, int] | str) -> tuple[in
         raise ModelError(f"The image size {wanted!r} is not known.", hint="Give a number, 'native' or 'auto'.")
     image_processor = processor.image_processor
     if "image_grid_thw" not in processor.model_input_names:
-        return "native"
+        return (PUBLISHED_SIDE, PUBLISHED_SIDE) if family.shape_dependent else "native"
     factor = image_processor.patch_size * image_processor.merge_size
     side = min(PUBLISHED_SIDE, math.isqrt(int(image_processor.size["longest_edge"])))
     side = max(factor, side // factor * factor)
