@@ -3,7 +3,8 @@
 #   make demo    set everything up, then show what the debiasing does on the model that ships with the package
 #   make test    set everything up, then run the checks and the whole suite (the tests marked "long" are left out)
 #
-# Both create .venv once and use it again. Also: test-long, lint, format, model (train the shipped model anew), clean.
+# Both create .venv once and use it again. Also: test-long, lint, format, perf (the speed suite), model (train the
+# shipped model anew), clean.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -19,7 +20,7 @@ INSTALLED := $(VENV)/.installed-dev $(if $(LAD_TEST_DATA)$(LAD_PHOTO_MODEL),$(VE
 
 # pip must not run twice at once in one environment
 .NOTPARALLEL:
-.PHONY: demo test test-long lint format model clean
+.PHONY: demo test test-long lint format model clean perf
 
 demo: $(VENV)/.installed
 	$(BIN)/lad demo
@@ -42,6 +43,10 @@ format: $(VENV)/.installed-dev
 model: $(VENV)/.installed
 	$(BIN)/python -m training
 	$(BIN)/python -m training.calibrations
+	$(BIN)/python -m training.clip
+
+perf: $(VENV)/.installed-dev
+	$(BIN)/python -m perf
 
 clean:
 	rm -rf $(VENV) .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist

@@ -233,8 +233,12 @@ def test_what_is_written_is_read(tmp_path_factory: pytest.TempPathFactory, sampl
         Sample(sample.caption, tuple(folder / "pictures" / name for name in sample.images), sample.answer, sample.id)  # type: ignore[operator]
         for sample in samples
     ]
-    write_samples(folder / "a.jsonl", placed)
-    assert read_samples(folder / "a.jsonl") == placed
+    for name in ("a.jsonl", "a.parquet"):
+        write_samples(folder / name, placed)
+        assert read_samples(folder / name) == placed
+        # the same samples give the same bytes
+        write_samples(folder / f"again-{name}", placed)
+        assert (folder / f"again-{name}").read_bytes() == (folder / name).read_bytes()
 
 
 def test_the_folder_may_be_moved(tmp_path: Path) -> None:
@@ -286,7 +290,7 @@ def test_files_are_readable_like_any_other(tmp_path: Path) -> None:
 def test_samples_that_cannot_be_written(tmp_path: Path) -> None:
     sample = Sample("a", ("a.png", "b.png"), id="x")
     cases: list[tuple[str, list[Sample], str]] = [
-        ("a.parquet", [sample], "names end in .jsonl"),
+        ("a.csv", [sample], "names end in .jsonl or .parquet"),
         ("a.jsonl", [], "no samples to write"),
         ("a.jsonl", [sample, sample], "sample 1: The id 'x' is used twice"),
         ("a.jsonl", [Sample("a", ("a.png", "https://example.org/b.png"))], "sample 0, image 1: An address is no image"),

@@ -1,4 +1,4 @@
-"""Files of samples: JSONL and Parquet in, JSONL out.
+"""Files of samples: JSONL and Parquet, in and out.
 
 A JSONL file has one JSON object a line::
 
@@ -70,24 +70,25 @@ def read_samples(path: str | os.PathLike[str]) -> list[Sample]:
 
 
 def write_samples(path: str | os.PathLike[str], samples: Sequence[Sample]) -> None:
-    """Write samples to a ``.jsonl`` file that :func:`read_samples` reads.
+    """Write samples to a ``.jsonl`` or ``.parquet`` file that :func:`read_samples` reads.
 
     Images given by path are named relative to the file. All others are kept as PNG in a folder ``images`` beside
     it, named by what they show (:func:`lad.images.image_digest`), so that a picture used twice is kept once. The file
     appears whole or not at all, after its images.
 
     Raises:
-        SampleError: no samples, an id used twice, an image given by an address, or another ending than ``.jsonl``.
+        SampleError: no samples, an id used twice, an image given by an address, or another ending.
         ImageError: an image that has no file of its own cannot be read.
         OSError: the disk is full, or the folder may not be written to.
     """
     file = Path(path)
-    if file.suffix.lower() != ".jsonl":
-        raise SampleError("Samples are written to files whose names end in .jsonl.", where=str(path))
+    encoders = {".jsonl": _to_jsonl, ".parquet": _to_parquet}
+    if file.suffix.lower() not in encoders:
+        raise SampleError(f"Samples are written to files whose names end in {' or '.join(encoders)}.", where=str(path))
     if not samples:
         raise SampleError("There are no samples to write.", where=str(path))
     known: set[str] = set()
-    lines = []
+    records = []
     for index, sample in enumerate(samples):
         if sample.id in known:
             raise SampleError(f"The id {sample.id!r} is used twice.", where=f"sample {index}")
@@ -100,8 +101,23 @@ def write_samples(path: str | os.PathLike[str], samples: Sequence[Sample]) -> No
         ]
         if sample.answer is not None:
             record["answer"] = int(sample.answer)
-        lines.append(json.dumps(record, ensure_ascii=False) + "\n")
-    write_files({file: "".join(lines).encode()})
+        records.append(record)
+    write_files({file: encoders[file.suffix.lower()](records)})
+
+
+def _to_jsonl(records: Sequence[dict[str, Any]]) -> bytes:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+
+
+def _to_parquet(records: Sequence[dict[str, Any]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"id": pa.string(), "caption": pa.string(), "images": pa.list_(pa.string()), "answer": pa.int64()}
+    table = pa.table({name: pa.array([record.get(name) for record in records], kind) for name, kind in kinds.items()})
+    buffer = BytesIO()
+    pq.write_table(table, buffer)
+    return buffer.getvalue()
 
 
 def _jsonl_records(file: Path) -> Iterator[tuple[int, str, Any]]:

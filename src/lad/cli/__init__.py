@@ -6,10 +6,16 @@ import sys
 
 import typer
 
+from lad.cli.build import build
 from lad.cli.calibrate import calibrate
+from lad.cli.check import check
 from lad.cli.demo import demo
+from lad.cli.diagnose import diagnose
 from lad.cli.evaluate import evaluate
 from lad.cli.rank import rank
+from lad.cli.report import report
+from lad.cli.reproduce import reproduce
+from lad.cli.serve import serve
 from lad.errors import LadError
 
 app = typer.Typer(
@@ -20,8 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (demo, rank, calibrate, evaluate):
+for _verb in (demo, rank, calibrate, check, evaluate, diagnose, reproduce, report, serve):
     app.command()(_verb)
+app.add_typer(build)
 
 
 @app.callback(invoke_without_command=True)
