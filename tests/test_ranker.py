@@ -102,6 +102,10 @@ def test_pictures_of_any_size_are_brought_to_the_models_size(ranker):
         ("a <|image_pad|> b", QUERY.images, PromptError, "control token"),
         ("a <|im_end|> b", QUERY.images, PromptError, "control token"),
         ("one", QUERY.images[:1], SampleError, "at least 2"),
+        ("a \ud83d", QUERY.images, SampleError, "surrogate"),
+        (3, QUERY.images, SampleError, "no text"),
+        ("text", "a.png", SampleError, "no list"),
+        ("nothing", None, SampleError, "no list"),
         ("none", (), SampleError, "at least 2"),
         ("seven", QUERY.images[:1] * 3, CalibrationError, "no calibration for 3 candidates"),
         ("broken", (b"xx", *QUERY.images[1:]), ImageError, "image 0"),
@@ -128,6 +132,25 @@ def test_a_calibration_for_something_else_is_refused_and_the_field_named(ranker)
     letters = Ranker(ranker.vlm, ranker.calibrations, identifiers="uppercase")
     with pytest.raises(CalibrationError, match="identifiers was"):
         letters.rank(QUERY.caption, QUERY.images)
+
+
+def test_a_failed_calibration_changes_nothing(ranker):
+    before = dict(ranker.calibrations)
+    broken = Sample("x", (b"", b"", b""), answer=0, id="broken")
+    with pytest.raises(ImageError, match="broken, image 0"):
+        ranker.calibrate([*CALIBRATION, broken])
+    assert ranker.calibrations == before
+
+
+@pytest.mark.parametrize("wrong", [{"method": "magic"}, {"identifiers": "runes"}])
+def test_what_does_not_exist_is_refused_at_once(ranker, wrong):
+    with pytest.raises(LadError, match="There is no"):
+        Ranker(ranker.vlm, **wrong)
+
+
+def test_control_tokens_are_refused_in_identifiers_too(ranker):
+    with pytest.raises(PromptError, match="list of identifiers"):
+        Ranker(ranker.vlm, identifiers=["<|im_end|>", "b", "c", "d"]).calibrate(CALIBRATION)
 
 
 def test_an_empty_folder_of_calibrations_is_refused(tmp_path):

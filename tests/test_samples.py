@@ -25,7 +25,7 @@ def test_a_sample_keeps_what_it_is_given() -> None:
         ("a dog", ("a.png",), 0, "Has 1 image.*at least 2"),
         ("", ("a.png", "b.png"), 0, "caption is empty"),
         (" \n", ("a.png", "b.png"), 0, "caption is empty"),
-        (None, ("a.png", "b.png"), 0, "caption is empty"),
+        (None, ("a.png", "b.png"), 0, "no text but a NoneType"),
         ("a dog", ("a.png", "b.png"), 2, "answer 2 is out of range: candidates are counted 0 to 1"),
         ("a dog", ("a.png", "b.png"), -1, "answer -1 is out of range"),
     ],
@@ -112,3 +112,14 @@ def test_scores_are_mapped_for_whole_batches() -> None:
 def test_images_stand_as_the_order_says(order: list[int]) -> None:
     images = [f"{index}.png" for index in range(len(order))]
     assert shuffled_images(images, order) == [f"{candidate}.png" for candidate in order]
+
+
+@pytest.mark.parametrize("answer", [1.0, True, "1"])
+def test_an_answer_is_a_whole_number(answer):
+    with pytest.raises(SampleError, match="no index"):
+        Sample("a caption", (b"1", b"2"), answer=answer)
+
+
+def test_one_text_is_no_list_of_images():
+    with pytest.raises(SampleError, match="one text"):
+        Sample("a caption", "ab.png")

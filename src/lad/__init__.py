@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lad.model.vlm import VisionLanguageModel
     from lad.observations import Observations
     from lad.ranker import Ranker, Ranking, load
+    from lad.sample_files import read_samples
     from lad.samples import Sample
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ _EXPORTS = {
     "fit_calibration": "lad.calibration",
     "load": "lad.ranker",
     "observe": "lad.model.observe",
+    "read_samples": "lad.sample_files",
 }
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "fit_calibration",
     "load",
     "observe",
+    "read_samples",
 ]
 
 

@@ -21,7 +21,7 @@ from lad.errors import CalibrationError
 
 _VERSION = 1
 _NAME = re.compile(r"calibration-(\d+)\.json")
-_ANEW = "Make it anew with: lad calibrate"
+_ANEW = "Make one with: lad calibrate"
 
 
 def calibration_paths(folder: Path, candidates: int) -> tuple[Path, Path]:
@@ -82,7 +82,7 @@ def read_calibration(folder: Path, candidates: int) -> tuple[dict[str, Any], dic
     json_file, tensor_file = calibration_paths(folder, candidates)
     try:
         document = json.loads(_read(json_file).decode())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CalibrationError(f"Is no valid JSON ({error}).", where=str(json_file), hint=_ANEW) from error
     if not isinstance(document, dict) or document.get("format") != "lad-calibration":
         raise CalibrationError("Is no calibration.", where=str(json_file), hint=_ANEW)

@@ -66,6 +66,10 @@ def make_identifiers(kind: str | Sequence[str], count: int) -> tuple[str, ...]:
     for index, identifier in enumerate(chosen):
         if not isinstance(identifier, str) or not identifier.strip():
             raise IdentifierError("An identifier is empty.", where=f"identifier {index}")
+        if not identifier.isprintable():
+            raise IdentifierError(
+                f"{identifier!r} holds something that cannot be printed.", where=f"identifier {index}"
+            )
         if identifier in chosen[:index]:
             raise IdentifierError(f"{identifier!r} is given twice.", where=f"identifier {index}")
     return chosen

@@ -65,9 +65,13 @@ def is_numbered(identifiers: Sequence[str]) -> bool:
 
 def _check_fields(text: str, where: str) -> None:
     try:
-        fields = {field for _, field, _, _ in Formatter().parse(text) if field is not None}
-    except ValueError as error:
+        parts = [part for part in Formatter().parse(text) if part[1] is not None]
+        text.encode()
+    except ValueError as error:  # UnicodeEncodeError too: half of a surrogate pair
         raise PromptError(f"The text is no valid template ({error}).", where=where) from error
+    fields = {str(field) for _, field, _, _ in parts}
+    if any(form or conversion for _, _, form, conversion in parts):
+        raise PromptError("A field is written {name}, with nothing behind the name.", where=where)
     if unknown := fields - _FIELDS:
         raise PromptError(
             f"Unknown field {sorted(unknown)[0]!r}.", where=where, hint=f"Known fields: {', '.join(sorted(_FIELDS))}."
@@ -104,7 +108,7 @@ def load_prompt(path: str | os.PathLike[str]) -> PromptTemplate:
         data = json.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PromptError(f"Cannot be read ({error.strerror}).", where=str(path)) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PromptError(f"Is no valid JSON ({error}).", where=str(path)) from error
     if not isinstance(data, dict) or not {"numbered", "listed"} <= data.keys():
         raise PromptError("Must be a JSON object with the keys 'numbered' and 'listed'.", where=str(path))

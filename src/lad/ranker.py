@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lad.calibration import Calibration, load_calibrations
-from lad.decisions import DecisionOptions
-from lad.errors import CalibrationError
+from lad.decisions import DecisionOptions, find_rule
+from lad.errors import CalibrationError, SampleError
 from lad.estimators import Average
 from lad.identifiers import make_identifiers
 from lad.observations import Observations
@@ -95,8 +95,9 @@ class Ranker:
         self.vlm = vlm
         self.calibrations: dict[int, Calibration] = dict(calibrations or {})
         self.template = template
+        make_identifiers(identifiers, 2)
         self.identifiers = identifiers
-        self.method = method
+        self.method = find_rule(method).name
         self.options = options or DecisionOptions()
 
     @classmethod
@@ -125,6 +126,7 @@ class Ranker:
         Raises:
             LadError: the model or a calibration cannot be used; the message says why.
         """
+        find_rule(method)
         found = ranker_calibrations(model, calibration)
         vlm = load(model, **model_options)
         return cls(vlm, found, template=template, identifiers=identifiers, method=method, options=options)
@@ -152,10 +154,11 @@ class Ranker:
             groups.setdefault(len(sample), []).append(named)
         if not groups:
             raise CalibrationError("There are no samples to calibrate on.", hint="Five labelled samples are enough.")
-        for count, group in groups.items():
-            self.calibrations[count] = calibrate(
-                self.vlm, group, template=self.template, identifiers=self.identifiers, average=average
-            )
+        made = {
+            count: calibrate(self.vlm, group, template=self.template, identifiers=self.identifiers, average=average)
+            for count, group in groups.items()
+        }
+        self.calibrations.update(made)
         return self
 
     def save_calibrations(self, folder: str | os.PathLike[str]) -> None:
@@ -173,7 +176,7 @@ class Ranker:
         Raises:
             LadError: an empty caption, an unreadable image, or no calibration for N candidates.
         """
-        return self.rank_many([(caption, images)])[0]
+        return self._rank_samples([Sample(caption, _listed(images))])[0]
 
     def rank_many(self, queries: Iterable[tuple[str, Sequence[ImageSource]]]) -> list[Ranking]:
         """Rank several queries, batched; those with equally many images share forward passes.
@@ -184,11 +187,11 @@ class Ranker:
         Returns:
             One ranking per query, in order.
         """
-        samples = [
-            Sample(caption, tuple(images), id=f"query {index}") for index, (caption, images) in enumerate(queries)
-        ]
-        if len(samples) == 1:
-            samples = [replace(samples[0], id="")]
+        return self._rank_samples(
+            [Sample(caption, _listed(images), id=f"query {index}") for index, (caption, images) in enumerate(queries)]
+        )
+
+    def _rank_samples(self, samples: Sequence[Sample]) -> list[Ranking]:
         from lad.model.prefetch import prefetched
 
         results: dict[int, Ranking] = {}
@@ -280,3 +283,9 @@ class Ranker:
         calibration = self.calibrations[count]
         calibration.require(self.vlm.identity(self.template, make_identifiers(self.identifiers, count)))
         return calibration
+
+
+def _listed(images: Any) -> tuple[ImageSource, ...]:
+    if isinstance(images, (str, bytes, os.PathLike)) or not isinstance(images, Iterable):
+        raise SampleError("The images are no list of images.", hint="Give a list, of one entry per image.")
+    return tuple(images)

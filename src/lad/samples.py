@@ -39,15 +39,25 @@ class Sample:
     id: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "images", tuple(self.images))
         where = f"sample {self.id!r}" if self.id else None
+        if isinstance(self.images, str):
+            raise SampleError("The images are one text, not a list of images.", where=where)
+        object.__setattr__(self, "images", tuple(self.images))
         if len(self.images) < 2:
             raise SampleError(
                 f"Has {len(self.images)} image(s); at least 2 are needed to choose between.", where=where or "sample"
             )
-        if not isinstance(self.caption, str) or not self.caption.strip():
+        if not isinstance(self.caption, str):
+            raise SampleError(f"The caption is no text but a {type(self.caption).__name__}.", where=where)
+        if not self.caption.strip():
             raise SampleError("The caption is empty.", where=where)
-        if self.answer is not None and not 0 <= self.answer < len(self.images):
+        if not is_whole_text(self.caption):
+            raise SampleError("The caption holds half of a surrogate pair (a cut-off emoji, say).", where=where)
+        if self.answer is None:
+            return
+        if isinstance(self.answer, bool) or not isinstance(self.answer, (int, np.integer)):
+            raise SampleError(f"The answer {self.answer!r} is no index of a candidate.", where=where)
+        if not 0 <= self.answer < len(self.images):
             raise SampleError(
                 f"The answer {self.answer} is out of range: candidates are counted 0 to {len(self.images) - 1}.",
                 where=where,
@@ -56,6 +66,15 @@ class Sample:
     def __len__(self) -> int:
         """N, the number of candidates."""
         return len(self.images)
+
+
+def is_whole_text(text: str) -> bool:
+    """Whether a text can be written in UTF-8; one with half a surrogate pair cannot, and no tokenizer takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def cyclic_orders(count: int) -> NDArray[np.int64]:

@@ -1,9 +1,11 @@
 """The command line as a user meets it: documents on standard output, messages on standard error, exit codes."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -120,7 +122,9 @@ def test_demo_small(run):
 
 
 def test_evaluate_says_when_there_are_fewer_orders_than_asked_for(run, tmp_path):
-    code, out, _ = run("evaluate", "--scenes", "random", "--candidates", 2, "--count", 3, "--orders", 5, "--method", "agd")
+    code, out, _ = run(
+        "evaluate", "--scenes", "random", "--candidates", 2, "--count", 3, "--orders", 5, "--method", "agd"
+    )
     assert code == 0
     assert "only 2 orders" in out
 
@@ -130,6 +134,12 @@ def test_every_wrong_call_is_one_message_and_code_2(run, pictures, tmp_path):
     broken = tmp_path / "broken.jpg"
     Image.new("RGB", (64, 64)).save(broken)
     broken.write_bytes(broken.read_bytes()[:300])
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text('{"caption": "\\ud83d", "images": ["a.png", "b.png"], "answer": 0}\n')
+    prompt = tmp_path / "prompt.json"
+    prompt.write_text('{"numbered": "{caption:d}", "listed": "{caption}"}')
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000)
     made = tmp_path / "made"
     assert run("calibrate", "--scenes", "random", "--candidates", 3, "--out", made)[0] == 0
     caption = sample.caption
@@ -153,6 +163,15 @@ def test_every_wrong_call_is_one_message_and_code_2(run, pictures, tmp_path):
         "image size": ("rank", caption, *files, "--image-size", "big"),
         "device": ("rank", caption, *files, "--device", "abacus"),
         "dtype": ("rank", caption, *files, "--dtype", "float8"),
+        "surrogate": ("calibrate", "--samples", cut, "--out", tmp_path / "x"),
+        "nothing behind the name": ("rank", caption, *files, "--prompt", prompt),
+        "no valid json": ("rank", caption, *files, "--prompt", deep),
+        "revision": ("rank", caption, *files, "--revision", "main"),
+        "both --samples and --scenes": ("calibrate", "--samples", cut, "--scenes", "random"),
+        "--candidates is for scenes": ("calibrate", "--samples", cut, "--candidates", 3),
+        "where a folder": ("calibrate", "--scenes", "random", "--out", broken),
+        "cannot be written": ("calibrate", "--scenes", "random", "--out", broken / "x"),
+        "not a directory": ("build", "scenes", "--count", 1, "--calibration-samples", 1, "--out", broken / "x"),
     }
     for words, arguments in calls.items():
         code, out, err = run(*arguments)
@@ -162,6 +181,29 @@ def test_every_wrong_call_is_one_message_and_code_2(run, pictures, tmp_path):
         assert "Traceback" not in err, words
         assert len(err.strip().splitlines()) <= 3, (words, err)
     assert not (tmp_path / "x").exists()
+
+
+def test_names_are_printed_as_they_are(run, pictures, tmp_path, monkeypatch):
+    sample, files = pictures
+    monkeypatch.chdir(tmp_path)
+    Path("q[").mkdir()
+    odd = ["q[/b].png", "[red]x.png", ":smile:.png", "long" * 40 + ".png"]
+    for source, target in zip(files, odd, strict=True):
+        Path(target).write_bytes(source.read_bytes())
+    code, out, _ = run("rank", sample.caption, *odd)
+    assert code == 0
+    assert all(name in out for name in odd[:3])
+    # a long name is broken over lines; the numbers are not cut
+    assert out.splitlines()[0].split() == ["image", "index", "probability", "attention", "vanilla"]
+    assert out.count("%") == 12
+
+
+def test_json_is_valid_in_any_encoding(pictures):
+    _, files = pictures
+    command = [sys.executable, "-m", "lad", "rank", "röd 猫", *map(str, files), "--json"]
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(command, check=True, capture_output=True, env=environment)
+    assert json.loads(done.stdout)["caption"] == "röd 猫"
 
 
 def test_a_run_folder_of_another_plan_is_refused(run, tmp_path):

@@ -62,6 +62,9 @@ def write_benchmark(
             continue
         write_samples(path, [_with_copies(sample, target) for sample in samples] if copy_images else samples)
         written[path.name] = _sha256(path)
+    for split in ("test", "calibration"):
+        # what an earlier build left in the other format would be taken for this one's
+        (target / f"{split}.{'parquet' if file_format == 'jsonl' else 'jsonl'}").unlink(missing_ok=True)
     manifest = {
         "lad": __version__,
         **benchmark.facts,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from io import TextIOWrapper
+from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -42,8 +46,24 @@ def _top(version: bool = typer.Option(False, "--version", help="Print the versio
 
 def main() -> None:
     """Entry point: user errors end with one message on standard error and exit code 2."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for the life of the process
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            # file names need not be text, and not every terminal can show every character
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
+        sys.stdout.flush()
     except LadError as error:
-        typer.echo(f"lad: {error}", err=True)
-        sys.exit(2)
+        _fail(str(error))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _fail(f"{place}{error.strerror or error}.")
+
+
+def _fail(message: str) -> NoReturn:
+    typer.echo(f"lad: {message}", err=True)
+    sys.exit(2)

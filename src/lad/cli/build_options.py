@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from lad.cli.options import finite
 from lad.errors import SampleError
 
 if TYPE_CHECKING:
@@ -116,7 +117,10 @@ class PictureOptions(OutputOptions):
         ),
     ] = "contains"
     caption_limit: Annotated[
-        float, typer.Option(help="Leave out pictures whose caption is as similar as this.", rich_help_panel=_NEGATIVES)
+        float,
+        typer.Option(
+            help="Leave out pictures whose caption is as similar as this.", callback=finite, rich_help_panel=_NEGATIVES
+        ),
     ] = 0.9
     too_few: Annotated[
         Literal["skip", "refuse"],

@@ -15,7 +15,7 @@ def calibrate(
     out: Annotated[Path, typer.Option(help="Folder for the calibration.")] = Path("calibration"),
     samples: Annotated[Path | None, typer.Option(help="Labelled samples, JSONL or Parquet.")] = None,
     scenes: Annotated[opt.Setting | None, typer.Option(help="Synthetic scenes in place of a file.")] = None,
-    candidates: Annotated[int, typer.Option(help="Images per scene, 2 to 12.")] = 4,
+    candidates: Annotated[int | None, typer.Option(help="Images per scene, 2 to 12; 4 if left out.")] = None,
     count: Annotated[int | None, typer.Option(help="How many samples; all of a file, 5 scenes.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the scenes.")] = 0,
     average: Annotated[str, typer.Option(help="log (as published) or prob (Eq. 1).")] = "log",
@@ -39,6 +39,7 @@ def calibrate(
     from lad.cli.console import console, make_table, print_json, progress
 
     kind: Any = check_average(average)
+    opt.check_folder(out)
     template = opt.load_template(prompt)
     names = opt.parse_identifiers(identifiers)
     chosen = opt.gather_samples(

@@ -26,6 +26,8 @@ def check(
 
     Each check compares two ways to the same numbers: ours, and the model as its own documentation runs it.
     """
+    from rich.text import Text
+
     from lad.cli.console import console, make_table, print_json, progress
 
     began = time.perf_counter()
@@ -64,12 +66,12 @@ def check(
             table.columns[column].justify = "left"
         table.columns[4].no_wrap = False
         for result in results:
-            verdict = "[green]pass[/]" if result.passed else "[bold red]FAIL[/]"
+            verdict = Text("pass", "green") if result.passed else Text("FAIL", "bold red")
             numbers = (f"{result.difference:.2g}", f"{result.tolerance:.2g}")
             table.add_row(result.name.replace("_", " "), verdict, *numbers, result.detail)
         console().print(table)
         taken = f"{time.perf_counter() - began:.0f} s"
-        verdict = f"{len(failed)} of {len(results)} checks failed" if failed else f"All {len(results)} checks passed"
-        console().print(f"\n{verdict} ({taken}).")
+        summary = f"{len(failed)} of {len(results)} checks failed" if failed else f"All {len(results)} checks passed"
+        console().print(f"\n{summary} ({taken}).")
     if failed:
         raise typer.Exit(1)

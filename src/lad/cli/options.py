@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import os
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lad.errors import DecisionError, IdentifierError, ModelError, SampleError
+from lad.errors import DecisionError, IdentifierError, ModelError, RunError, SampleError
 
 if TYPE_CHECKING:
     from lad.decisions import DecisionOptions
@@ -110,7 +112,7 @@ def parse_image_size(text: str) -> Any:
     if text in ("auto", "native"):
         return text
     parts = text.lower().split("x")
-    if len(parts) > 2 or not all(part.isdigit() and int(part) > 0 for part in parts):
+    if len(parts) > 2 or not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise ModelError(f"The image size {text!r} is not understood.", hint="Give 336, 448x336, native or auto.")
     width, height = int(parts[0]), int(parts[-1])
     return width, height
@@ -139,7 +141,7 @@ def parse_layer_range(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     parts = text.split(":")
-    if len(parts) != 2 or not all(part.strip().isdigit() for part in parts):
+    if len(parts) != 2 or not all(part.strip().isdecimal() for part in parts):
         raise DecisionError(f"The layer range {text!r} is not understood.", hint="Give FIRST:LAST, for instance 21:35.")
     return int(parts[0]), int(parts[1])
 
@@ -173,11 +175,31 @@ def load_template(prompt: Path | None) -> PromptTemplate:
     return MATCHING if prompt is None else load_prompt(prompt)
 
 
+def finite(value: float) -> float:
+    """Refuse ``nan`` and ``inf``, which typer takes for numbers."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is no number to go by.")
+    return value
+
+
+def check_folder(folder: Path) -> None:
+    """Make sure, before the work is done, that its results can be written into a folder that may not exist yet.
+
+    Raises:
+        RunError: it is a file, or lies where nothing can be written.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise RunError("Is a file, where a folder is to be written.", where=str(folder))
+    there = next(parent for parent in (folder, *folder.absolute().parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        raise RunError(f"Cannot be written: {there} does not allow it.", where=str(folder))
+
+
 def gather_samples(
     samples: Path | None,
     scenes: Setting | None,
     *,
-    candidates: int,
+    candidates: int | None,
     count: int | None,
     split: str,
     seed: int,
@@ -188,10 +210,14 @@ def gather_samples(
     Raises:
         SampleError: neither or both were asked for.
     """
-    if (samples is None) == (scenes is None):
+    if samples is None and scenes is None:
         raise SampleError(
-            "Say where the samples come from.", hint="Give either --samples FILE or --scenes random|adversarial."
+            "Say where the samples come from.", hint="Give --samples FILE or --scenes random|adversarial."
         )
+    if samples is not None and scenes is not None:
+        raise SampleError("Both --samples and --scenes were given; choose one.")
+    if samples is not None and candidates is not None:
+        raise SampleError("--candidates is for scenes; a file of samples says itself how many there are.")
     if count is not None and count < 1:
         raise SampleError(f"At least one sample is needed, not {count}.")
     if samples is not None:
@@ -202,4 +228,4 @@ def gather_samples(
     from lad.benchmarks.scenes import scene_samples
 
     number = count or default_count or 1
-    return scene_samples(number, candidates, setting=scenes.value, split=split, seed=seed)  # type: ignore[arg-type]
+    return scene_samples(number, candidates or 4, setting=scenes.value, split=split, seed=seed)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lad.cli import options as opt
+from lad.errors import CalibrationError
 
 if TYPE_CHECKING:
     from lad.ranker import Ranking
@@ -42,6 +43,7 @@ def rank(
 ) -> None:
     """Rank images by how well a caption describes them, whatever their order."""
     from lad.cli.console import console, make_table, print_json
+    from lad.decisions import find_rule
     from lad.images import load_image
     from lad.ranker import Ranker, ranker_calibrations
     from lad.samples import Sample
@@ -50,8 +52,15 @@ def rank(
     decisions = opt.decision_options(top_k, temperature, layer_range, layer_choice, purification, mixture, no_prior)
     template = opt.load_template(prompt)
     names = opt.parse_identifiers(identifiers)
+    find_rule(method)
     query = Sample(caption, tuple(images))
     loaded = [load_image(image, where=f"image {index}") for index, image in enumerate(query.images)]
+    if model is not None and calibration is None:
+        raise CalibrationError(
+            "This model needs a calibration of its own: give --calibration FOLDER.",
+            where=model,
+            hint=f"Make one with: lad calibrate {model} --samples FILE --out FOLDER",
+        )
     calibrations = ranker_calibrations(model, calibration)
     vlm = opt.load_model(
         model,
@@ -79,7 +88,8 @@ def rank(
             f"{candidate.vanilla_probability:.1%}",
         )
     console().print(table)
-    console().print(f"\npick: {images[ranking.pick]} (the model alone: {images[ranking.vanilla_pick]})")
+    pick, vanilla = images[ranking.pick], images[ranking.vanilla_pick]
+    console().print(f"\npick: {pick} (the model alone: {vanilla})", soft_wrap=True)
 
 
 def _document(ranking: Ranking, caption: str, images: list[str]) -> dict[str, object]:

@@ -39,21 +39,37 @@ def serve(
         list[str] | None, typer.Option(help="What requests call the model; may be repeated.", rich_help_panel=_SERVER)
     ] = None,
     drain_seconds: Annotated[
-        float, typer.Option(help="Time to finish what was taken when told to stop.", min=1, rich_help_panel=_SERVER)
+        float,
+        typer.Option(
+            callback=opt.finite, help="Time to finish what was taken when told to stop.", min=1, rich_help_panel=_SERVER
+        ),
     ] = 30.0,
     places: Annotated[
         int, typer.Option(help="Requests in the service at a time; others get a 429.", min=1, rich_help_panel=_LIMITS)
     ] = 32,
     batch: Annotated[int, typer.Option(help="Requests ranked together.", min=1, rich_help_panel=_LIMITS)] = 8,
     batch_ms: Annotated[
-        float, typer.Option(help="Wait for requests that are being read.", min=0, rich_help_panel=_LIMITS)
+        float,
+        typer.Option(
+            callback=opt.finite, help="Wait for requests that are being read.", min=0, rich_help_panel=_LIMITS
+        ),
     ] = 10.0,
-    max_body_mib: Annotated[float, typer.Option(help="A request's body.", rich_help_panel=_LIMITS)] = 16,
-    max_image_mib: Annotated[float, typer.Option(help="One image file.", rich_help_panel=_LIMITS)] = 8,
-    max_megapixels: Annotated[float, typer.Option(help="One image, decoded.", rich_help_panel=_LIMITS)] = 25,
-    max_aspect: Annotated[float, typer.Option(help="Long side over short side.", rich_help_panel=_LIMITS)] = 200,
+    max_body_mib: Annotated[
+        float, typer.Option(callback=opt.finite, help="A request's body.", rich_help_panel=_LIMITS)
+    ] = 16,
+    max_image_mib: Annotated[
+        float, typer.Option(callback=opt.finite, help="One image file.", rich_help_panel=_LIMITS)
+    ] = 8,
+    max_megapixels: Annotated[
+        float, typer.Option(callback=opt.finite, help="One image, decoded.", rich_help_panel=_LIMITS)
+    ] = 25,
+    max_aspect: Annotated[
+        float, typer.Option(callback=opt.finite, help="Long side over short side.", rich_help_panel=_LIMITS)
+    ] = 200,
     max_query: Annotated[int, typer.Option(help="Characters of a query.", rich_help_panel=_LIMITS)] = 4000,
-    body_seconds: Annotated[float, typer.Option(help="Time for a body to arrive.", rich_help_panel=_LIMITS)] = 10,
+    body_seconds: Annotated[
+        float, typer.Option(callback=opt.finite, help="Time for a body to arrive.", rich_help_panel=_LIMITS)
+    ] = 10,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="Host to fetch from, or *.domain; may be repeated.", rich_help_panel=_SOURCES),
@@ -65,7 +81,9 @@ def serve(
     allow_folder: Annotated[
         Path | None, typer.Option(help="Folder whose files may be named file:///...", rich_help_panel=_SOURCES)
     ] = None,
-    fetch_seconds: Annotated[float, typer.Option(help="Time for one image.", rich_help_panel=_SOURCES)] = 10,
+    fetch_seconds: Annotated[
+        float, typer.Option(callback=opt.finite, help="Time for one image.", rich_help_panel=_SOURCES)
+    ] = 10,
     method: Annotated[str, typer.Option(help="Decision rule, for instance agd or agd_calibrated_layers.")] = "agd",
     device: opt.Device = None,
     dtype: opt.Dtype = None,

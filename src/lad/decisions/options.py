@@ -42,8 +42,8 @@ class DecisionOptions:
     use_prior: bool = True
 
     def __post_init__(self) -> None:
-        if self.top_k < 1:
-            raise DecisionError(f"top_k must be at least 1, not {self.top_k}.")
+        if not isinstance(self.top_k, int) or self.top_k < 1:
+            raise DecisionError(f"top_k must be a whole number of at least 1, not {self.top_k}.")
         if not (math.isfinite(self.temperature) and self.temperature > 0):
             raise DecisionError(f"The temperature must be a positive number, not {self.temperature}.")
         for name, kinds in (("layer_choice", LayerChoice), ("purification", Purification), ("mixture", Mixture)):

@@ -55,7 +55,9 @@ def choose_device(device: str | None = None) -> torch.device:
         chosen = torch.device(device)
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
-        raise ModelError(f"The device {device!r} cannot be used here.", hint="Choose cuda, mps or cpu.") from error
+        raise ModelError(
+            f"The device {device!r} cannot be used here.", hint="Leave it out to take the best device there is."
+        ) from error
     return chosen
 
 
@@ -90,6 +92,8 @@ def load_checkpoint(
     is_folder = Path(place).is_dir()
     if not is_folder and (Path(place).exists() or place.startswith((".", "/", "~"))):
         raise ModelError("There is no model folder of this name.", where=place)
+    if is_folder and revision is not None:
+        raise ModelError("A revision is for models of the hub; this one is a folder.", where=place)
     chosen = choose_device(device)
     if dtype is not None and dtype not in ("float32", "bfloat16", "float16"):
         raise ModelError(f"The dtype {dtype!r} is not known.", hint="Choose float32, bfloat16 or float16.")

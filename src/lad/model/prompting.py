@@ -82,14 +82,22 @@ class PromptBuilder:
         Raises:
             PromptError: the caption is empty or holds text that the model reads as a control token.
         """
+        question = template.render(identifiers, caption)
         for text in self._forbidden:
-            if text in caption:
+            if text in question:
+                place = (
+                    "caption"
+                    if text in caption
+                    else "list of identifiers"
+                    if text in "".join(identifiers)
+                    else "prompt"
+                )
                 raise PromptError(
-                    f"The caption contains {text!r}, which this model reads as a control token.",
-                    hint="Take it out of the caption.",
+                    f"The {place} contains {text!r}, which this model reads as a control token.",
+                    hint=f"Take it out of the {place}.",
                 )
         content = [{"type": "image"} for _ in identifiers]
-        content.append({"type": "text", "text": template.render(identifiers, caption)})
+        content.append({"type": "text", "text": question})
         text = self._chat([{"role": "user", "content": content}], add_generation_prompt=True)
         found = text.count(self._processor.image_token)
         if found != len(identifiers):
