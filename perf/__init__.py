@@ -1,1 +1,1 @@
-"""Measurements of time and memory."""
+"""What debiasing costs, as ratios of things measured in turn in one run. `python -m perf --help` says how."""

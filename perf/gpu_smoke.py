@@ -96,7 +96,7 @@ def large(device: torch.device, layers: int) -> list[dict[str, Any]]:
             collector = Collector(segments, count + 1)
             with torch.inference_mode():
                 model(**fixed, **{COLLECTOR_ARGUMENT: collector})
-            return collector.stacked()
+            return collector.stacked(layers)
 
         rows_of_attention = probed()
         assert rows_of_attention.shape == (1, layers, count + 1)
