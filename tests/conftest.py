@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,12 @@ NEEDED = {
     "photos": ("LAD_TEST_DATA", "coco/captions.json"),
     "photo_model": ("LAD_PHOTO_MODEL", "adapter.safetensors"),
 }
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DESELECTED = pytest.StashKey[dict[str, int]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests whose photographs, or whose model for photographs, are not at hand."""
+    """Leave out the tests whose photographs, model for photographs, or browser are not at hand."""
     counts: dict[str, int] = {}
     kept = []
     for item in items:
@@ -32,6 +34,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             for marker, (variable, _) in NEEDED.items()
             if item.get_closest_marker(marker) and not os.environ.get(variable)
         ]
+        if CHROMIUM is None and item.get_closest_marker("browser"):
+            missing.append("chromium")
         for variable in missing:
             counts[variable] = counts.get(variable, 0) + 1
         if not missing:
@@ -51,7 +55,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for variable, count in config.stash.get(DESELECTED, {}).items():
+        if variable == "chromium":
+            terminalreporter.write_line(f"{count} tests of reports in a browser were left out: there is no Chromium.")
+            continue
         terminalreporter.write_line(f"{count} tests of photographs were left out: {variable} is not set.")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The program; for tests marked ``browser``."""
+    assert CHROMIUM is not None
+    return CHROMIUM
 
 
 @pytest.fixture(scope="session")

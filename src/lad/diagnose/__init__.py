@@ -1,0 +1,1 @@
+"""What to know first about a model: is it position-biased, does its attention know better, what would AGD gain."""
