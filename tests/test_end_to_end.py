@@ -26,8 +26,8 @@ def vlm():
 def _figures(vlm, count, setting, samples, seed=0):
     calibration = calibrate(vlm, scene_samples(5, count, setting=setting, split="calibration", seed=seed))
     tested = scene_samples(samples, count, setting=setting)
-    plan = make_plan(vlm, tested, permutations=None)
-    result = evaluate(vlm, tested, calibration, plan, methods=[m for m in METHODS if m != "permutation_average"])
+    plan = make_plan(vlm, tested, methods=[m for m in METHODS if m != "permutation_average"])
+    result = evaluate(vlm, tested, calibration, plan)
     return {item.method: item.metrics for item in result.results}
 
 

@@ -29,7 +29,8 @@ class Observations:
         log_probs: (M, N) float64, log-probability of each position's identifier. Scores with an unknown constant
             per row (raw logits) are accepted too, and refused where that constant would matter.
         attention: (M, L, N) float64; ``attention[m, l, k]`` is the head-mean attention mass of the last prompt
-            token on the image at position k in layer l (paper Eq. 6).
+            token on the image at position k in layer l (paper Eq. 6). All zero for a layer that does not see the
+            images: rules leave it out.
         orders: (M, N) int64; ``orders[m, p]`` is the candidate at position p.
         answers: (M,) int64, the candidate that is the answer; -1 where unlabelled.
         samples: (M,) id of the sample that each row belongs to.

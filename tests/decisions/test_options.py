@@ -23,7 +23,7 @@ def test_the_defaults_are_the_published_options() -> None:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ({"top_k": 0}, "top_k must be at least 1, not 0"),
+        ({"top_k": 0}, "top_k must be a whole number of at least 1, not 0"),
         ({"temperature": 0.0}, "temperature must be a positive number"),
         ({"temperature": -1.0}, "temperature"),
         ({"temperature": float("nan")}, "temperature"),

@@ -11,7 +11,7 @@ from transformers import AttentionInterface
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from lad.benchmarks.scenes import scene_samples
-from lad.errors import DecisionError, ModelError
+from lad.errors import DecisionError, ModelError, SampleError
 from lad.model.interventions.sofa import SoftAttention, opened_pairs, soft_attention
 from lad.model.observe import observe
 from lad.model.probe import COLLECTOR_ARGUMENT, IMPLEMENTATION
@@ -129,8 +129,8 @@ def test_the_model_is_itself_again_afterwards(vlm, samples):
     with soft_attention(vlm, SoftAttention()):
         assert not np.array_equal(observe(vlm, samples, orders).log_probs, before.log_probs)
     assert np.array_equal(observe(vlm, samples, orders).log_probs, before.log_probs)
-    with pytest.raises(ValueError, match="orders"), soft_attention(vlm, SoftAttention()):
-        observe(vlm, samples, np.zeros((2, 2, 2, 2), dtype=int))
+    with pytest.raises(SampleError, match="no samples"), soft_attention(vlm, SoftAttention()):
+        observe(vlm, [], orders)
     assert np.array_equal(observe(vlm, samples, orders).log_probs, before.log_probs)
 
 

@@ -1,28 +1,44 @@
-"""`lad evaluate`: how good is each method, and how much does it depend on the order?"""
+"""`lad evaluate`: how good is each method, how much does it depend on the order, and what does it cost?"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lad.cli import options as opt
-from lad.errors import CalibrationError, DecisionError
+from lad.errors import CalibrationError, RunError, SampleError
 
 if TYPE_CHECKING:
-    from lad.calibration import Calibration
-    from lad.evaluation.methods import MethodResult
-    from lad.model.vlm import VisionLanguageModel
-    from lad.samples import Sample
+    from lad.evaluation.config import DatasetSpec, RunConfig
+    from lad.evaluation.grid import CellResult
+    from lad.evaluation.results import MethodResult
 
 
 def evaluate(
-    model: opt.ModelArgument = None,
-    samples: Annotated[Path | None, typer.Option(help="Labelled samples of one N, JSONL or Parquet.")] = None,
-    scenes: Annotated[opt.Setting | None, typer.Option(help="Synthetic scenes in place of a file.")] = None,
-    candidates: Annotated[int, typer.Option(help="Images per scene, 2 to 12.")] = 4,
-    count: Annotated[int | None, typer.Option(help="How many samples; all of a file, 200 scenes.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Argument(help="Hub names or folders; the small model that ships with lad if left out.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML file that says what to evaluate, in place of the options below.")
+    ] = None,
+    samples: Annotated[
+        list[Path] | None, typer.Option(help="Labelled samples, JSONL or Parquet; may be repeated.")
+    ] = None,
+    scenes: Annotated[
+        list[opt.Setting] | None, typer.Option(help="Synthetic scenes in place of a file; may be repeated.")
+    ] = None,
+    candidates: Annotated[
+        list[int] | None,
+        typer.Option(help="Images per sample, N; may be repeated. For scenes 2 to 12, 4 if left out; all of a file."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "--count", help="Samples of each dataset and N; all of a file, 200 scenes."),
+    ] = None,
     calibration: Annotated[Path | None, typer.Option(help="Folder made by `lad calibrate`.")] = None,
     calibration_samples: Annotated[
         Path | None, typer.Option(help="Labelled samples to calibrate on, in place of a folder.")
@@ -33,23 +49,37 @@ def evaluate(
     orders: Annotated[int, typer.Option(help="Orders per sample, the identity among them.")] = 5,
     seed: Annotated[int, typer.Option(help="Seed of the orders and of the scenes.")] = 0,
     method: Annotated[
-        list[str] | None, typer.Option(help="Method to measure; may be repeated. All if left out.")
+        list[str] | None,
+        typer.Option(
+            help="Method to measure, may be repeated: a name, perhaps with options (agd_shifts:shifts=4,samples=50), "
+            "default, rules, or all. See --methods."
+        ),
     ] = None,
-    permutations: Annotated[
-        str, typer.Option(help="Orders that permutation averaging takes: cyclic, random or none.")
-    ] = "cyclic",
-    permutation_number: Annotated[int, typer.Option(help="How many random ones.")] = 16,
-    permutation_samples: Annotated[
-        int | None, typer.Option(help="Samples that permutation averaging is measured on; all if left out.")
+    methods: Annotated[bool, typer.Option("--methods", help="List all methods with their options, and leave.")] = False,
+    control: Annotated[
+        bool, typer.Option("--control", help="Ask the identical order again, to see what flips by itself.")
+    ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write tables and curves into this Markdown file, at the run's place.")
     ] = None,
     device: opt.Device = None,
     dtype: opt.Dtype = None,
     revision: opt.Revision = None,
+    adapter: opt.Adapter = None,
     trust_remote_code: opt.TrustRemoteCode = False,
     image_size: opt.ImageSize = "auto",
+    tiling: opt.Tiling = False,
     attention: opt.Attention = "span",
-    identifiers: opt.Identifiers = "digits",
-    prompt: opt.Prompt = None,
+    identifiers: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="digits, uppercase, lowercase, roman, words, or your own, comma-separated; may be repeated.",
+            rich_help_panel="Asking",
+        ),
+    ] = None,
+    prompt: Annotated[
+        Path | None, typer.Option(help="JSON file with other wordings of the prompts.", rich_help_panel="Asking")
+    ] = None,
     top_k: opt.TopK = 2,
     temperature: opt.Temperature = 5.0,
     layer_range: opt.LayerRange = None,
@@ -59,145 +89,175 @@ def evaluate(
     no_prior: opt.NoPrior = False,
     json: opt.Json = False,
 ) -> None:
-    """Measure accuracy and its dependence on the order of the images, for several methods side by side.
+    """Measure accuracy, its dependence on the order of the images, and cost, for many methods side by side.
 
-    All single-pass methods share the same forward passes. Without --calibration or --calibration-samples, scenes are
-    calibrated on five scenes of the same setting, and the shipped model uses the calibrations that ship with it.
+    Methods share whatever observations they can. Without --calibration or --calibration-samples, scenes are calibrated
+    on five scenes of the same setting, and the shipped model uses the calibrations that ship with it.
     """
     from lad.cli.console import console, print_json, progress
-    from lad.evaluation.methods import METHODS, check_methods
 
-    if permutations not in ("cyclic", "random", "none"):
-        raise DecisionError(f"There are no permutations {permutations!r}.", hint="Choose cyclic, random or none.")
-    methods = tuple(method or METHODS)
-    check_methods(methods)
-    decisions = opt.decision_options(top_k, temperature, layer_range, layer_choice, purification, mixture, no_prior)
-    template = opt.load_template(prompt)
-    names = opt.parse_identifiers(identifiers)
-    chosen = opt.gather_samples(
-        samples, scenes, candidates=candidates, count=count, split="test", seed=seed, default_count=200
-    )
-    calibrate_on = _calibration_source(model, calibration, calibration_samples, scenes, chosen)
-    vlm = opt.load_model(
-        model,
-        device=device,
-        dtype=dtype,
-        revision=revision,
-        trust_remote_code=trust_remote_code,
-        image_size=image_size,
-        attention=attention,
-    )
-    from lad.evaluation.run import evaluate as run
-    from lad.evaluation.run import make_plan
-
-    wanted: Any = None if permutations == "none" or "permutation_average" not in methods else permutations
-    plan = make_plan(
-        vlm,
-        chosen,
-        orders=orders,
-        seed=seed,
-        permutations=wanted,
-        permutation_number=permutation_number,
-        permutation_samples=permutation_samples,
-        template=template,
-        identifiers=names,
-    )
-    fitted = _fit(vlm, calibrate_on, template, names) if isinstance(calibrate_on, list) else calibrate_on
-    with progress("Observing", plan.passes) as advance:
-        result = run(
-            vlm,
-            chosen,
-            fitted,
-            plan,
-            methods=methods,
-            options=decisions,
-            template=template,
-            folder=out,
-            progress=advance,
-        )
-    rows = [method_row(item) for item in result.results]
-    if json:
-        setting = {
-            "model": vlm.name,
-            "revision": vlm.revision,
-            "candidates": len(chosen[0]),
-            "orders": len(plan.orders),
-        }
-        print_json({**setting, "calibration_samples": fitted.samples, "passes_made": result.observed, "rows": rows})
+    if methods:
+        console().print(_method_table())
         return
-    console().print(
+    if config is not None:
+        if models or samples or scenes or candidates or method or identifiers or calibration or calibration_samples:
+            raise RunError("Say what to evaluate either in --config or by options, not both.")
+        run = _from_file(config, limit)
+    else:
+        loading = {
+            "device": device,
+            "dtype": dtype,
+            "revision": revision,
+            "trust_remote_code": trust_remote_code,
+            "image_size": image_size,
+            "attention": attention,
+            "adapter": adapter,
+            "tiling": tiling,
+        }
+        run = _from_options(
+            [{"model": name, **loading} for name in (models or (None,))],
+            _datasets(samples or [], scenes or [], calibration, calibration_samples),
+            name="evaluation" if out is None else out.name,
+            candidates=tuple(candidates) if candidates else None,
+            identifiers=tuple(_identifiers(text) for text in identifiers or ["digits"]),
+            methods=method or ["default"],
+            orders=orders,
+            seed=seed,
+            limit=limit,
+            control=control,
+            prompt=prompt,
+            decisions=opt.decision_options(
+                top_k, temperature, layer_range, layer_choice, purification, mixture, no_prior
+            ),
+        )
+    from lad.evaluation.grid import run_grid
+    from lad.evaluation.report import write_report
+
+    def bar(description: str, total: int) -> AbstractContextManager[Any]:
+        return progress(description, total)
+
+    cells = run_grid(run, _load, folder=out, bar=bar)
+    if markdown is not None:
+        write_report({"name": run.name, "cells": [cell.as_dict() for cell in cells]}, markdown)
+    if json:
+        print_json(_document(cells))
+        return
+    for cell in cells:
+        _print(cell, run.orders, out=console())
+
+
+def _from_file(config: Path, limit: int | None) -> RunConfig:
+    from dataclasses import replace
+
+    from lad.evaluation.config import read_config
+
+    run = read_config(config)
+    return run if limit is None else replace(run, limit=limit)
+
+
+def _from_options(
+    models: Sequence[Any], datasets: tuple[DatasetSpec, ...], methods: list[str], **rest: Any
+) -> RunConfig:
+    from lad.evaluation.config import RunConfig, model_spec
+    from lad.evaluation.methods import parse_methods
+
+    specs = tuple(model_spec(entry) for entry in models)
+    return RunConfig(datasets=datasets, models=specs, methods=parse_methods(methods), **rest)
+
+
+def _identifiers(text: str) -> str | tuple[str, ...]:
+    parsed = opt.parse_identifiers(text)
+    return parsed if isinstance(parsed, str) else tuple(parsed)
+
+
+def _datasets(
+    samples: list[Path], scenes: list[opt.Setting], folder: Path | None, file: Path | None
+) -> tuple[DatasetSpec, ...]:
+    from lad.evaluation.config import DatasetSpec
+
+    if not samples and not scenes:
+        raise SampleError(
+            "Say where the samples come from.", hint="Give --samples FILE, --scenes random|adversarial, or --config."
+        )
+    if folder is not None and file is not None:
+        raise CalibrationError("Give either --calibration or --calibration-samples, not both.")
+    if folder is not None and not folder.is_dir():
+        raise CalibrationError("There is no such folder of calibrations.", where=str(folder))
+    known = folder or file
+    return (
+        *(DatasetSpec(setting.value, scenes=setting.value, calibration=known) for setting in scenes),
+        *(DatasetSpec(path.stem, samples=path, calibration=known) for path in samples),
+    )
+
+
+def _load(spec: Any) -> Any:
+    settings = {
+        "device": None,
+        "dtype": None,
+        "revision": None,
+        "trust_remote_code": False,
+        "image_size": "auto",
+        "attention": "span",
+        **spec.options,
+    }
+    return opt.load_model(spec.source, **{**settings, "image_size": str(settings["image_size"])})
+
+
+def _document(cells: Sequence[CellResult]) -> dict[str, Any]:
+    rows = [
+        {
+            "model": cell.model,
+            "dataset": cell.dataset,
+            "candidates": cell.candidates,
+            "identifiers": cell.identifiers,
+            "orders": cell.orders,
+            "calibration_samples": cell.calibration_samples,
+            **row,
+        }
+        for cell in cells
+        for row in cell.as_dict()["methods"]
+    ]
+    return {"passes_made": sum(cell.observed for cell in cells), "rows": rows}
+
+
+def _print(cell: CellResult, orders: int, out: Any) -> None:
+    from lad.evaluation.grid import lacking
+
+    rows = [method_row(result) for result in cell.results]
+    out.print(
         results_table(
-            f"{len(chosen)} samples, N = {len(chosen[0])}, {len(plan.orders)} orders, "
-            f"{fitted.samples} calibration samples",
+            f"{cell.model}, {cell.dataset}, {cell.identifiers}: {cell.samples} samples, N = {cell.candidates}, "
+            f"{cell.orders} orders, {cell.calibration_samples} calibration samples",
             rows,
         )
     )
-    if len(plan.orders) < orders:
-        console().print(f"There are only {len(plan.orders)} orders of {len(chosen[0])} images; all were taken.")
-    for row in rows:
-        if row["samples"] < len(chosen):
-            console().print(f"{row['method']} was measured on the first {row['samples']} samples.")
+    if cell.orders < orders:
+        out.print(f"There are only {cell.orders} orders of {cell.candidates} images; all were taken.")
+    for result in cell.results:
+        if result.samples < cell.samples:
+            out.print(f"{result.method} was measured on the first {result.samples} samples.")
+        if note := result.facts.get("note"):
+            out.print(f"{result.method}: {note}")
+        if missing := lacking(result, cell.lacks):
+            out.print(f"{result.method} needs {missing}, which this model lacks.")
 
 
-def _calibration_source(
-    model: str | None,
-    folder: Path | None,
-    file: Path | None,
-    scenes: opt.Setting | None,
-    samples: list[Sample],
-) -> Calibration | list[Sample]:
-    """A calibration made before, or the samples to make one from."""
-    from lad.calibration import Calibration
-    from lad.ranker import shipped_calibrations
+def _method_table() -> Any:
+    from lad.cli.console import make_table
+    from lad.evaluation.methods import find_method, method_names
 
-    if folder is not None and file is not None:
-        raise CalibrationError("Give either --calibration or --calibration-samples, not both.")
-    size = len(samples[0]) if samples else 0
-    if file is not None:
-        from lad.sample_files import read_samples
-
-        fitting = [sample for sample in read_samples(file) if len(sample) == size]
-        if not fitting:
-            raise CalibrationError(f"There are no samples of {size} candidates.", where=str(file))
-        return fitting
-    if folder is not None:
-        return Calibration.load(folder, size)
-    if scenes is not None:
-        from lad.benchmarks.scenes import scene_samples
-
-        return scene_samples(5, size, setting=scenes.value, split="calibration")
-    if model is None:
-        return Calibration.load(shipped_calibrations(), size)
-    raise CalibrationError(
-        "The model has no calibration yet.",
-        hint="Make one with `lad calibrate MODEL --samples FILE --out FOLDER` and give --calibration FOLDER.",
-    )
-
-
-def _fit(vlm: VisionLanguageModel, samples: list[Sample], template: Any, names: Any) -> Calibration:
-    from lad.cli.console import progress
-    from lad.model.calibrate import calibrate
-
-    with progress("Calibrating", len(samples) * len(samples[0])) as advance:
-        return calibrate(vlm, samples, template=template, identifiers=names, progress=advance)
+    table = make_table(None, ("method", "kind", "what it is", "options"), left=4)
+    table.columns[2].no_wrap = table.columns[3].no_wrap = False
+    for name in method_names():
+        found = find_method(name)
+        told = ", ".join(key if value is None else f"{key}={value}" for key, value in found.defaults.items())
+        table.add_row(name, found.kind, found.description, told)
+    return table
 
 
 def method_row(result: MethodResult) -> dict[str, Any]:
-    """One method's figures as plain JSON values, all in percent but ``passes`` and ``samples``."""
-    metrics = result.metrics.as_dict()
-    return {
-        "method": result.method,
-        "accuracy": metrics["accuracy"],
-        "accuracy_interval": list(result.intervals.accuracy),
-        "accuracy_std": metrics["accuracy_std"],
-        "rstd": metrics["rstd"],
-        "consistency": metrics["consistency"],
-        "flip_rate": metrics["flip_rate"],
-        "recall_by_position": metrics["recall_by_position"],
-        "confusion": metrics["confusion"],
-        "passes": metrics["passes"],
-        "samples": result.samples,
-    }
+    """One method's figures as plain JSON values; percent, but for passes, tokens, samples, MRR and nDCG."""
+    return result.as_dict()
 
 
 def results_table(title: str | None, rows: list[dict[str, Any]]) -> Any:
@@ -220,5 +280,5 @@ def method_cells(row: dict[str, Any]) -> tuple[str, ...]:
         f"{low:.1f} to {high:.1f}",
         "-" if row["rstd"] is None else f"{row['rstd']:.1f}",
         f"{row['consistency']:.1f}",
-        f"{row['passes']:g}",
+        f"{row['passes']:.4g}",
     )

@@ -7,23 +7,29 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lad.calibration import CalibrationIdentity
 from lad.errors import RunError, SampleError
+from lad.evaluation.methods import MethodSpec, Setting
+from lad.evaluation.prompts import PromptSet
+from lad.evaluation.sources import Source, merged
 from lad.images import image_digest
-from lad.samples import Sample, cyclic_orders, random_orders
+from lad.samples import Sample
 
-Permutations = Literal["cyclic", "random"]
+_METHODS = ("prompts", "methods")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides which observations a run makes and how they are batched.
+    """All that decides what a run observes and how that is batched.
+
+    Methods may be added to a run later: what they need besides is observed then, and nothing else changes.
 
     Attributes:
         identity: model, prompt, identifiers, N, image size, attention reduction.
@@ -31,10 +37,11 @@ class Plan:
         samples: digest of the samples, in their order.
         count: how many samples.
         orders: the T orders, the same for all samples and methods.
-        permutations: the orders that permutation averaging composes with each of the T; empty if it is left out.
-        permutation_count: how many of the samples, from the first, permutation averaging is measured on.
-        part_size: samples per part of the store; what is lost at most when a run is killed.
+        seed: of whatever methods draw.
+        part_size: samples per part of a store; what is lost at most when a run is killed.
         batch_tokens: see :func:`lad.model.observe.observe`.
+        prompts: the wordings of all methods.
+        methods: what is to be measured.
     """
 
     identity: CalibrationIdentity
@@ -42,31 +49,42 @@ class Plan:
     samples: str
     count: int
     orders: tuple[tuple[int, ...], ...]
-    permutations: tuple[tuple[int, ...], ...]
-    permutation_count: int
+    seed: int
     part_size: int
     batch_tokens: int
+    prompts: PromptSet
+    methods: tuple[MethodSpec, ...]
 
     @property
     def order_array(self) -> NDArray[np.int64]:
         """The orders, shape (T, N)."""
         return np.array(self.orders, dtype=np.int64)
 
-    @property
-    def permuted_orders(self) -> NDArray[np.int64]:
-        """Every permutation of every order, shape (T * P, N); row t * P + p shows ``orders[t][permutations[p]]``."""
-        composed = self.order_array[:, np.array(self.permutations, dtype=np.int64)]
-        return composed.reshape(-1, composed.shape[-1])
+    def setting(self, spec: MethodSpec) -> Setting:
+        """What a method is told."""
+        return Setting(
+            orders=self.order_array,
+            samples=min(self.count, spec.samples or self.count),
+            seed=self.seed,
+            prompts=self.prompts,
+            identifiers=self.identity.identifiers,
+        )
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """What must be observed for all methods together, each thing once."""
+        wanted = (spec.method.sources(self.setting(spec), spec.options) for spec in self.methods)
+        return merged([source for sources in wanted for source in sources if source is not None])
 
     @property
     def passes(self) -> int:
-        """Forward passes of the whole run, calibration left out."""
-        averaged = self.permutation_count * len(self.orders) * len(self.permutations)
-        return self.count * len(self.orders) + averaged
+        """Forward passes over a whole prompt of the whole run, calibration left out."""
+        return sum(source.passes(index) for source in self.sources for index in range(source.samples))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return json.loads(json.dumps(asdict(self)))  # type: ignore[no-any-return]
+        """What must be the same for a run to go on, as plain JSON values."""
+        values = {key: value for key, value in asdict(self).items() if key not in _METHODS}
+        return json.loads(json.dumps(values))  # type: ignore[no-any-return]
 
     def require_same(self, stored: dict[str, Any], where: str) -> None:
         """Make sure that a stored plan is this one.
@@ -81,18 +99,6 @@ class Plan:
                 where=where,
                 hint="Give the same arguments to resume it, or name another folder.",
             )
-
-
-def make_permutations(kind: Permutations, candidates: int, number: int, seed: int) -> NDArray[np.int64]:
-    """The permutations of permutation averaging, the identity first.
-
-    Args:
-        kind: "cyclic" for the N cyclic shifts, "random" for distinct random ones.
-        candidates: N.
-        number: how many, for "random"; at most N! are made.
-        seed: for "random".
-    """
-    return cyclic_orders(candidates) if kind == "cyclic" else random_orders(candidates, number, seed)
 
 
 def samples_digest(samples: Sequence[Sample]) -> str:

@@ -114,3 +114,34 @@ def percentile_interval(values: NDArray[np.float64], level: float) -> Interval:
         raise RunError(f"A level must lie between 0 and 1, not at {level}.")
     low, high = np.percentile(values, [50 * (1 - level), 50 * (1 + level)])
     return float(low), float(high)
+
+
+def paired_difference(
+    mine: NDArray[np.floating],
+    theirs: NDArray[np.floating],
+    *,
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+) -> tuple[float, Interval]:
+    """Paired bootstrap between two methods measured on the same samples.
+
+    Args:
+        mine: (M,), one method's mean per sample, for instance its hits over the T orders.
+        theirs: (M,), the other's.
+        resamples: how many.
+        level: share of the resamples that the interval holds.
+        seed: same seed, same interval.
+
+    Returns:
+        100 times the mean difference, and its percentile interval: a difference of percent in percentage points.
+
+    Raises:
+        RunError: the two were not measured on equally many samples.
+    """
+    mine, theirs = np.asarray(mine, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if mine.shape != theirs.shape or mine.ndim != 1:
+        raise RunError(f"A paired comparison needs the same samples, not {mine.shape} and {theirs.shape}.")
+    difference = 100 * (mine - theirs)
+    interval = bootstrap_interval(difference, resamples=resamples, level=level, seed=seed)
+    return float(difference.mean()), interval
