@@ -56,7 +56,7 @@ def choose_device(device: str | None = None) -> torch.device:
         torch.empty(0, device=chosen)
     except (RuntimeError, AssertionError) as error:
         raise ModelError(
-            f"The device {device!r} cannot be used here.", hint="Leave it out to take the best device there is."
+            f"The device {device!r} cannot be used here.", hint="Choose cuda, mps or cpu, or leave it out."
         ) from error
     return chosen
 
