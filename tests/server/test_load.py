@@ -62,12 +62,12 @@ def test_a_server_that_is_only_given_unbatched_requests_answers_them_too(ranker:
 
 @pytest.mark.long
 def test_batching_pays(calibrations: Path) -> None:
-    """Sixteen clients get more than twice what one gets, and a batched request takes less of the processor.
+    """Sixteen clients get more with batches than without, and a batched request takes less of the processor.
 
     The second is measured in processor time, which other work on the machine disturbs least.
     """
     found = compare(["--calibration", str(calibrations)], requests=200, clients=CLIENTS, candidates=4)
     assert all(set(load.statuses) == {200} for loads in found.values() for load in loads)
-    (alone, unbatched), (_, batched) = found[1], found[8]
-    assert batched.rate >= 2 * alone.rate
+    (_, unbatched), (_, batched) = found[1], found[8]
+    assert batched.rate > unbatched.rate
     assert batched.cpu_seconds <= unbatched.cpu_seconds / 1.3

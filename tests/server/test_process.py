@@ -16,7 +16,7 @@ import pytest
 
 from lad.cli import app
 from lad.errors import LadError
-from lad.server.run import is_loopback
+from lad.server.run import is_loopback, open_socket
 from lad.server.settings import read_api_keys
 from perf.serve_load import server
 from tests.server.running import wait_until
@@ -106,3 +106,10 @@ def test_keys_come_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
 def test_hosts_of_this_machine_alone(host: str, other: str) -> None:
     assert is_loopback(host)
     assert not is_loopback(other)
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    with open_socket("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0

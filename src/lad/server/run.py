@@ -33,9 +33,13 @@ def open_socket(host: str, port: int) -> socket.socket:
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=512)
+        listening = socket.create_server((host, port), family=family, backlog=512)
     except (OSError, OverflowError, UnicodeError) as error:
         raise LadError(f"The server cannot listen there ({error}).", where=f"{host}:{port}") from error
+    # Connections inherit it. Without it the body of an answer waits, on a connection that is kept, until the client has
+    # acknowledged the head, which it puts off for 40 ms; asyncio sets it only for sockets that name their protocol.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
 
 
 def make_server(app: Any, settings: ServiceSettings) -> uvicorn.Server:
